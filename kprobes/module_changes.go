@@ -212,7 +212,8 @@ func (fo *followed) endReturns(st *site) {
 
 // byName tells whether kp can be found again when its module is elsewhere.
 func (kp *Kprobe) byName() bool {
-	return kp.SymbolName != "" && !strings.HasPrefix(strings.ToLower(kp.SymbolName), "0x")
+	name := kp.SymbolName
+	return name != "" && !(len(name) > 1 && name[0] == '0' && (name[1] == 'x' || name[1] == 'X'))
 }
 
 // unknown tells of the error that looking up a name has brought that there is none.
@@ -309,7 +310,11 @@ func (lk *linker) explained(kp *Kprobe) func(context.Context, string) ([]symbols
 
 // find is where d has what kp asks for by name, by lk's symbols.
 func (lk *linker) find(kp *Kprobe, resolve func(context.Context, string) ([]symbols.Location, error)) (arch.Addr, error) {
-	at, err := resolveOne(context.Background(), resolve, kp.SymbolName)
+	at, ok := lk.symbols().PlaceAgain(kp.SymbolName, &kp.mark)
+	var err error
+	if !ok {
+		at, err = resolveOne(context.Background(), resolve, kp.SymbolName)
+	}
 	at = at.Add(int64(kp.Offset))
 	if err == nil && kp.jprobe != nil {
 		err = kp.jprobe.rebind(lk.symbols(), at)

@@ -69,22 +69,22 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	sought := func(kp *Kprobe) bool {
 		return lk.apart && kp.byName() && lk.d.placed(kp) == nil && lk.hasLibrary(kp, libs)
 	}
-	names := 0
-	for _, kp := range kps {
-		if sought(kp) {
+	names, isSought := 0, make([]bool, len(kps))
+	for i, kp := range kps {
+		if isSought[i] = sought(kp); isSought[i] {
 			names++
 		}
 	}
 	lk.expect(names)
 	var aims []aim
-	for _, kp := range kps {
+	for i, kp := range kps {
 		at := kp.Addr
 		switch {
 		case lk.d.placed(kp) != nil: // it was registered while the program started
 			continue
 		case lk.apart && kp.byName():
 			var err error
-			if !sought(kp) {
+			if !isSought[i] {
 				continue
 			}
 			if at, err = lk.find(kp, lk.symbols().Find); err != nil {
@@ -106,7 +106,7 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 // hasLibrary tells that the library is mapped that kp asks for by name, if it asks for one; libs keeps the answers. To look through all other
 // modules' symbols for such names takes long while the dynamic linker has mapped nothing yet.
 func (lk *linker) hasLibrary(kp *Kprobe, libs map[string]bool) bool {
-	lib := symbols.Library(kp.SymbolName)
+	lib := kp.mark.Library(kp.SymbolName)
 	has, known := libs[lib]
 	if !known {
 		has = lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return m.IsCalled(lib) })

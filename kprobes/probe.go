@@ -6,6 +6,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // Flags of a Kprobe, with the kernel's values (include/linux/kprobes.h).
@@ -100,6 +101,8 @@ type Kprobe struct {
 	ended   bool   // by an exec
 
 	pattern *Pattern // that has registered it; nil for none
+
+	mark symbols.Mark // where followed programs' files have it; used on the tracer's thread only
 }
 
 // placement is a probe's site in one address space.

@@ -187,6 +187,7 @@ func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 			at.failed, at.err = kps[0], over(ctx)
 			return at
 		}
+		resolve = quickly(rg.s.table, resolve)
 	}
 	for i, kp := range kps {
 		if at.addrs[i], at.err = rg.locateBy(ctx, kp, resolve); rg.comes(kp, at.err) || elsewhere && at.err != nil && ctx.Err() == nil {
@@ -230,6 +231,16 @@ func named(kps []*Kprobe) (n int) {
 
 // resolver looks a name up.
 type resolver func(ctx context.Context, spec string) ([]symbols.Location, error)
+
+// quickly is resolve of names whose symbols were read, without a goroutine for each.
+func quickly(table *symbols.Table, resolve resolver) resolver {
+	return func(ctx context.Context, spec string) ([]symbols.Location, error) {
+		if at, ok := table.Place(spec); ok {
+			return []symbols.Location{{Addr: at}}, nil
+		}
+		return resolve(ctx, spec)
+	}
+}
 
 // resolveOne translates a name that must mean one address.
 func resolveOne(ctx context.Context, resolve resolver, name string) (arch.Addr, error) {

@@ -10,8 +10,9 @@ type gathered struct {
 	sum  uint64 // bytes
 }
 
+// gather begins a list, which whoever calls it closes when it returns.
 func gather() *gathered {
-	acct := budget.Process().Open()
+	acct := budget.Process().Brief()
 	return &gathered{acct: acct, part: acct.Part("the names of all matching symbols")}
 }
 

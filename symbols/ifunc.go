@@ -1,7 +1,9 @@
 package symbols
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,20 +27,76 @@ func (t *Table) implementations(s *snapshot, sym Symbol) ([]Symbol, error) {
 			ErrIFuncUnbound, sym.Name, sym.Module.Name)
 	}
 	var out []Symbol
-	seen := map[arch.Addr]bool{}
-	for _, slot := range s.slotsOf(sym) {
-		v, ok := t.readWord(slot)
-		a := arch.Addr(v)
-		if !ok || seen[a] || a == sym.Addr || !s.isImplementation(sym.Module, a) {
-			continue
-		}
-		seen[a] = true
-		out = append(out, t.implementation(sym, s.module(a), a))
+	for _, x := range s.bound(sym.Module, sym.Module.link(sym.Addr), t.readWord) {
+		out = append(out, t.implementation(sym, x.in, x.at))
 	}
 	if len(out) == 0 {
-		return nil, unbound(sym)
+		return nil, unboundError{sym}
 	}
 	return out, nil
+}
+
+// chosen is an implementation of an indirect function.
+type chosen struct {
+	in *Module
+	at arch.Addr
+}
+
+// bound lists the implementations of m's indirect function at a link-time address, as read tells what is in the slots.
+func (s *snapshot) bound(m *Module, value uint64, read func(arch.Addr) (uint64, bool)) (all []chosen) {
+	for _, slot := range s.slotsOf(m, value) {
+		v, ok := read(slot)
+		a := arch.Addr(v)
+		if !ok || a == m.addr(value) || !s.isImplementation(m, a) || slices.ContainsFunc(all, func(x chosen) bool { return x.at == a }) {
+			continue
+		}
+		all = append(all, chosen{s.module(a), a})
+	}
+	return all
+}
+
+// allBound tells which implementations m's indirect functions have, in terms of the files. ok is false if that can't be told.
+func (t *Table) allBound(s *snapshot, m *Module) (said string, ok bool) {
+	words := pages{t: t}
+	var all []byte
+	for _, f := range m.symbols().indirects() {
+		for _, x := range s.bound(m, f.value, words.word) {
+			if x.in != m && (s.sole(x.in.Name) != x.in || s.mayHaveNamed(x.in.Name)) {
+				return "", false
+			}
+			all = binary.LittleEndian.AppendUint64(all, x.in.symbols().id)
+			all = binary.LittleEndian.AppendUint64(all, x.in.link(x.at))
+		}
+		all = binary.LittleEndian.AppendUint64(all, 0) // which no symbol table has
+	}
+	return string(all), true
+}
+
+// pages reads many words that lie together.
+type pages struct {
+	t    *Table
+	read map[arch.Addr][]byte // nil what can't be read
+}
+
+func (p *pages) word(a arch.Addr) (uint64, bool) {
+	page := a &^ (pageSize - 1)
+	if a-page > pageSize-8 || p.t.mem == nil {
+		return p.t.readWord(a)
+	}
+	b, known := p.read[page]
+	if !known {
+		if p.read == nil {
+			p.read = map[arch.Addr][]byte{}
+		}
+		if b = make([]byte, pageSize); p.t.mem.ReadMemory(page, b) != nil {
+			b = nil
+		}
+		p.read[page] = b
+	}
+	if b == nil {
+		return p.t.readWord(a)
+	}
+	return binary.LittleEndian.Uint64(b[a-page:]), true
 }
 
 // implementation is the code at a under the name of the indirect function sym.
@@ -52,21 +110,21 @@ func (t *Table) implementation(sym Symbol, m *Module, a arch.Addr) Symbol {
 	return impl
 }
 
-// slotsOf lists the words that the dynamic linker sets to sym's implementation:
+// slotsOf lists the words that the dynamic linker sets to the implementation of m's indirect function at a link-time address:
 // its own module's IRELATIVE slots and every module's slots for the name.
-func (s *snapshot) slotsOf(sym Symbol) []arch.Addr {
+func (s *snapshot) slotsOf(m *Module, value uint64) []arch.Addr {
 	var out []arch.Addr
-	m := sym.Module
-	for _, off := range m.img.bindings().irelative[m.link(sym.Addr)] {
+	for _, off := range m.img.bindings().irelative[value] {
 		out = append(out, m.addr(off))
 	}
-	names := aliases(m, sym.Addr)
+	names := m.symbols().namesOf(value)
 	for _, x := range s.modules {
 		if x.img == nil {
 			continue
 		}
+		slots := x.img.bindings().byName
 		for _, n := range names {
-			for _, off := range x.img.bindings().byName[n] {
+			for _, off := range slots[n] {
 				out = append(out, x.addr(off))
 			}
 		}
@@ -74,16 +132,44 @@ func (s *snapshot) slotsOf(sym Symbol) []arch.Addr {
 	return out
 }
 
-// aliases are all names at a in m.
-func aliases(m *Module, a arch.Addr) []string {
-	var out []string
-	st, v := m.symbols(), m.link(a)
-	for i := range st.entries {
-		if e := &st.entries[i]; e.value == v && e.isCode() {
-			out = append(out, st.linkage(e))
+// indirect is an indirect function: its link-time address, and all names that code has there.
+type indirect struct {
+	value uint64
+	names []string
+}
+
+// indirects lists the indirect functions of a file, one for each address.
+func (s *symtab) indirects() []indirect {
+	s.indirectOnce.Do(func() {
+		s.indirectAt = map[uint64]int32{}
+		for i := range s.entries {
+			e := &s.entries[i]
+			if _, known := s.indirectAt[e.value]; e.kind == kindIFunc && !known {
+				s.indirectAt[e.value] = int32(len(s.indirect))
+				s.indirect = append(s.indirect, indirect{value: e.value})
+			}
 		}
+		if len(s.indirect) == 0 {
+			return
+		}
+		for i := range s.entries {
+			if e := &s.entries[i]; e.isCode() {
+				if j, ok := s.indirectAt[e.value]; ok {
+					s.indirect[j].names = append(s.indirect[j].names, s.linkage(e))
+				}
+			}
+		}
+	})
+	return s.indirect
+}
+
+// namesOf are all names of the indirect function at a link-time address.
+func (s *symtab) namesOf(value uint64) []string {
+	all := s.indirects()
+	if i, ok := s.indirectAt[value]; ok {
+		return all[i].names
 	}
-	return out
+	return nil
 }
 
 // isImplementation reports whether a slot's value is a function of m, or of the
@@ -110,9 +196,15 @@ func (m *Module) isInPLT(a arch.Addr) bool {
 	return false
 }
 
-// unbound is the error for an indirect function without a chosen implementation. It names the
+// unboundError is the error for an indirect function without a chosen implementation. It names the
 // candidates, if symbols tell them.
-func unbound(sym Symbol) error {
+type unboundError struct{ sym Symbol }
+
+func (unboundError) Unwrap() error { return ErrIFuncUnbound }
+
+// Error looks for the candidates, which takes long: most of these errors nobody reads.
+func (u unboundError) Error() string {
+	sym := u.sym
 	st := sym.Module.symbols()
 	prefix := "__" + strings.TrimLeft(sym.Name, "_") + "_"
 	var names []string
@@ -125,12 +217,11 @@ func unbound(sym Symbol) error {
 			names = append(names, n)
 		}
 	}
-	err := fmt.Errorf("%w: the dynamic linker has not bound %s of %s, nothing called it so far",
-		ErrIFuncUnbound, sym.Name, sym.Module.Name)
+	said := fmt.Sprintf("%v: the dynamic linker has not bound %s of %s, nothing called it so far", ErrIFuncUnbound, sym.Name, sym.Module.Name)
 	if len(names) > 0 {
-		err = fmt.Errorf("%w; candidates: %s", err, strings.Join(names, ", "))
+		said += "; candidates: " + strings.Join(names, ", ")
 	}
-	return err
+	return said
 }
 
 // implAt returns the indirect function of m whose implementation contains a. It

@@ -24,11 +24,14 @@ type image struct {
 	closer  io.Closer
 	buildID string
 
+	isCommon bool // it stays when a Table is closed: all processes have it
+
 	ready atomic.Bool // what Table.Ready reads was
 
 	symOnce sync.Once
 	syms    *symtab
 	ofSyms  sharing
+	shared  atomic.Pointer[symtab] // syms, once it was read, if others may have it too
 
 	sonameOnce sync.Once
 	readers    sync.Once // unwinders.go
@@ -91,6 +94,9 @@ func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 // forget returns img's memory to the budget. Other goroutines may still be using img. Memory that these ask for afterwards is
 // returned when img is garbage.
 func (img *image) forget() {
+	if img.isCommon {
+		return // when it is garbage
+	}
 	img.f.kept.Close()
 	img.ofSyms.end()
 	img.sharing.end()
@@ -98,6 +104,9 @@ func (img *image) forget() {
 
 // close forgets img, and closes its files.
 func (img *image) close() {
+	if img.isCommon {
+		return
+	}
 	img.forget()
 	if img.closer != nil {
 		img.closer.Close()

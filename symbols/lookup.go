@@ -38,7 +38,7 @@ func (m *Module) named(e *entry) Symbol {
 		return v.(Symbol)
 	}
 	sym := m.symbol(e)
-	if m.img.f.kept.Take(sym.cost(), "names of symbols") == nil {
+	if !m.img.isCommon && m.img.f.kept.Take(sym.cost(), "names of symbols") == nil { // else it would be taken for each process
 		m.names.Store(e, sym)
 	}
 	return sym

@@ -157,7 +157,7 @@ func (t *Table) image(mp procfs.Mapping, files filesMapped) (*image, error) {
 
 func (t *Table) openMapping(mp procfs.Mapping, files filesMapped) (*image, error) {
 	if mp.Path == vdsoPath {
-		return t.imageInMemory(mp.Range.Start, files.extent(mp, mp.Range.Start), vdsoPath, true)
+		return t.vdso(mp.Range.Start, files.extent(mp, mp.Range.Start))
 	}
 	var errs []error
 	for _, open := range t.ways(mp, files) {
@@ -281,12 +281,15 @@ func (t *Table) imageInMemory(base arch.Addr, size uint64, as string, whole bool
 	if t.mem == nil {
 		return nil, fmt.Errorf("%s: no access to the target's memory", as)
 	}
-	mf := &memoryFile{mem: t.mem, base: base, isWhole: whole}
+	return imageOf(&memoryFile{mem: t.mem, base: base, isWhole: whole}, size, as)
+}
+
+func imageOf(mf *memoryFile, size uint64, as string) (*image, error) {
 	img, err := newImage(mf, size, as)
 	if err != nil {
 		return nil, err
 	}
-	if !whole {
+	if !mf.isWhole {
 		for _, p := range img.f.Progs {
 			if p.Type == elf.PT_LOAD {
 				mf.progs = append(mf.progs, p.ProgHeader)

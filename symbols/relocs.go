@@ -12,15 +12,20 @@ import (
 // relocTable is the part of a file's dynamic relocations that tells how
 // indirect functions were bound (System V ABI, x86-64 supplement §4.4.1).
 type relocTable struct {
-	once      sync.Once
-	irelative map[uint64][]uint64 // resolver's address: slots
-	byName    map[string][]uint64 // symbol name: slots
+	once  sync.Once
+	binds *bindings
 
 	relOnce  sync.Once
 	relative map[uint64]uint64 // slot: addend
 
 	wordsOnce sync.Once
 	words     []textWord
+}
+
+// bindings are the words by which functions are bound. They never change.
+type bindings struct {
+	irelative map[uint64][]uint64 // resolver's address: slots
+	byName    map[string][]uint64 // symbol name: slots
 }
 
 const (
@@ -63,34 +68,52 @@ func (img *image) relaTables(acct *budget.Account) [][]byte {
 	return out
 }
 
-// bindings reads the relocations that bind functions, on first use.
-func (img *image) bindings() *relocTable {
+// bindings reads the relocations that bind functions, on first use. Images that share their symbols share these as well, if what was read is all there is
+// in the file, which is still as it was.
+func (img *image) bindings() *bindings {
 	r := &img.relocs
 	r.once.Do(func() {
-		r.irelative, r.byName = map[uint64][]uint64{}, map[string][]uint64{}
-		question := img.f.kept.Open()
-		defer question.Close()
-		names := img.dynamicNames(question)
-		room := img.relocRoom()
-		img.eachRela(func(off uint64, typ uint32, sym uint32, addend uint64) {
-			switch typ {
-			case host.RelocIndirect:
-				if room("") {
-					r.irelative[addend] = append(r.irelative[addend], off)
-				}
-			case host.RelocSlot, host.RelocGlobal, host.RelocWord:
-				if name := names(sym); name != "" && room(name) {
-					r.byName[name] = append(r.byName[name], off)
-				}
+		shared := img.shared.Load()
+		if shared != nil {
+			if r.binds = shared.binds.Load(); r.binds != nil {
+				return
 			}
-		})
+		}
+		acct := img.f.kept
+		if shared != nil {
+			acct = shared.kept
+		}
+		if r.binds = img.readBindings(acct); shared != nil && !img.f.refused.hasSome() && img.f.file.Settled(coarsestTime) {
+			shared.binds.Store(r.binds)
+		}
+	})
+	return r.binds
+}
+
+func (img *image) readBindings(acct *budget.Account) *bindings {
+	r := &bindings{map[uint64][]uint64{}, map[string][]uint64{}}
+	question := img.f.kept.Open()
+	defer question.Close()
+	names := img.dynamicNames(question)
+	room := img.relocRoom(acct)
+	img.eachRela(func(off uint64, typ uint32, sym uint32, addend uint64) {
+		switch typ {
+		case host.RelocIndirect:
+			if room("") {
+				r.irelative[addend] = append(r.irelative[addend], off)
+			}
+		case host.RelocSlot, host.RelocGlobal, host.RelocWord:
+			if name := names(sym); name != "" && room(name) {
+				r.byName[name] = append(r.byName[name], off)
+			}
+		}
 	})
 	return r
 }
 
-// relocRoom returns a function that asks the budget for one relocation after the other, each with its name.
-func (img *image) relocRoom() func(name string) bool {
-	part, size, full := img.f.kept.Part("the relocations of "+img.path), uint64(0), false
+// relocRoom returns a function that asks acct for one relocation after the other, each with its name.
+func (img *image) relocRoom(acct *budget.Account) func(name string) bool {
+	part, size, full := acct.Part("the relocations of "+img.path), uint64(0), false
 	return func(name string) bool {
 		size += relocCost + uint64(len(name))
 		if full {
@@ -135,7 +158,7 @@ func (img *image) relative() map[uint64]uint64 {
 	r := &img.relocs
 	r.relOnce.Do(func() {
 		r.relative = map[uint64]uint64{}
-		room := img.relocRoom()
+		room := img.relocRoom(img.f.kept)
 		img.eachRela(func(off uint64, typ uint32, _ uint32, addend uint64) {
 			if typ == host.RelocRelative && room("") {
 				r.relative[off] = addend

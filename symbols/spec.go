@@ -58,6 +58,9 @@ func parseSpec(spec string) ([]query, error) {
 // Library is the module part of a probe specification, if that may be the name of a shared
 // library: it holds ".so". Otherwise it is empty.
 func Library(spec string) string {
+	if !strings.Contains(spec, ".so") {
+		return ""
+	}
 	if m := modulePart(spec); strings.Contains(m, ".so") {
 		return m
 	}
@@ -68,6 +71,9 @@ func Library(spec string) string {
 func NamesModule(spec string) bool { return modulePart(spec) != "" }
 
 func modulePart(spec string) string {
+	if m, _, ok := cutSimple(spec); ok {
+		return m
+	}
 	queries, err := parseSpec(spec)
 	if err != nil {
 		return ""

@@ -37,6 +37,7 @@ func (img *image) loadSymbols(t *Table) *symtab {
 		if s, leave, ok := symbolShelf.find(key); ok {
 			img.ofSyms.begin(leave)
 			img.leaveWhenGone(leave)
+			img.shared.Store(s)
 			return s
 		}
 	}
@@ -46,6 +47,7 @@ func (img *image) loadSymbols(t *Table) *symtab {
 		s.answers.isUsed = true
 		s, leave = symbolShelf.add(key, s)
 		img.leaveWhenGone(leave)
+		img.shared.Store(s)
 	}
 	img.ofSyms.begin(leave)
 	return s

@@ -51,6 +51,7 @@ type blob struct {
 
 // symtab is all symbols of one file. It may be shared by images (symbolShelf), so it holds no file, and all of it is made of what was read when it was made.
 type symtab struct {
+	id      uint64 // no other has it
 	blobs   []blob
 	entries []entry
 	kept    *budget.Account
@@ -67,11 +68,21 @@ type symtab struct {
 	spellOnce sync.Once
 	spelled   [spellings][]int32 // entries by what their names look like
 
+	colonOnce sync.Once
+	colons    bool // see hasColons
+
+	indirectOnce sync.Once
+	indirect     []indirect
+	indirectAt   map[uint64]int32 // by address
+	binds        atomic.Pointer[bindings]
+
 	textOnce    sync.Once
 	textObjects []int32 // variables in executable segments, by address
 }
 
-func newSymtab() *symtab { return &symtab{kept: budget.Process().Open()} }
+func newSymtab() *symtab { return &symtab{id: symtabs.Add(1), kept: budget.Process().Open()} }
+
+var symtabs atomic.Uint64
 
 // linkage is e's name as in the object file, without a version and with
 // Go's escapes in import paths undone.

@@ -105,6 +105,7 @@ type snapshot struct {
 	named   []*Module // those in which names are searched: all but copies
 	texts   []text    // by address
 	ifuncs  ifuncCache
+	asked   asked
 	files   *targetfs.Files // below the process's root; nil without a process
 }
 

@@ -436,3 +436,68 @@ func TestAPatternHasWhatAProgramHas(t *testing.T) {
 		p.Quit()
 	}
 }
+
+// TestPatternsAreNotLookedUpAgainInTheSameFiles: a library is known from the program before, which had its functions elsewhere. All programs are hit.
+func TestPatternsAreNotLookedUpAgainInTheSameFiles(t *testing.T) {
+	spawned := testprog.Build(t, "spawned")
+	p := testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+	s := attach(t, p, trace.With(kprobes.Options{Log: testprog.ButUprobes(func(string) {})}), trace.Follow(), trace.AwaitPrograms())
+	libc, fewer, every := probe(t, s, "libc.so.6:*exit*", trace.Count()), probe(t, s, "libc.so.6:strto?", trace.Count()), probe(t, s, "spawned:fo*", trace.Count())
+	const programs = 12
+	var last, grown uint64
+	for v := range programs {
+		p.Do(fmt.Sprintf("spawn %d", v), fmt.Sprintf("child %d", 2*v))
+		now := libc.Stats().Hits
+		if v > 1 && now-last != grown || now == last {
+			t.Errorf("program %d has %d hits, the one before had %d", v, now-last, grown)
+		}
+		last, grown = now, now-last
+	}
+	if st := every.Stats(); st.Hits != programs || st.Missed+st.Lost != 0 {
+		t.Errorf("%+v, want %d hits", st, programs)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for pr, most := range map[*trace.Probe]int{libc: 3, fewer: 3} {
+		if n := trace.Resolved(pr); n < 1 || n > most {
+			t.Errorf("a pattern was looked up %d times in %d programs, want %d at most", n, programs, most)
+		}
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// TestALibraryIsReplacedBetweenTwoPrograms: the second has the function elsewhere in a file of the same name. All programs are hit, by name and by a pattern.
+func TestALibraryIsReplacedBetweenTwoPrograms(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "libplug.so")
+	put := func(flags ...string) {
+		if err := os.Rename(as(t, testprog.Build(t, "libplug.so", append(flags, "-shared", "-fPIC")...), "libplug.so"), lib); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spawned := several(t, "LD_PRELOAD="+lib+" "+testprog.Build(t, "spawned"))
+	p := testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+	s := attach(t, p, trace.With(kprobes.Options{Log: testprog.ButUprobes(func(string) {})}), trace.Follow(), trace.AwaitPrograms())
+	named, pattern, libc := probe(t, s, "libplug.so:build", trace.Count()), probe(t, s, "libplug.so:buil?", trace.Count()), probe(t, s, "libc.so.6:_exit", trace.Count())
+	before := uint64(0)
+	for n := range uint64(8) {
+		switch n % 4 {
+		case 0:
+			put()
+		case 2:
+			put("-falign-functions=1024")
+		}
+		p.Do("spawn 4", "child 8")
+		exits := libc.Stats().Hits
+		if a, b := named.Stats().Hits, pattern.Stats().Hits; a != n+1 || b != n+1 || exits == before {
+			t.Errorf("%d programs: %d hits by name, %d by the pattern, %d of _exit", n+1, a, b, exits-before)
+		}
+		before = exits
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}

@@ -14,3 +14,11 @@ func AtMost(n int) (back func()) {
 	mostComing = n
 	return func() { mostComing = before }
 }
+
+// Resolved is how often pr's patterns were looked up in what came. The session is closed.
+func Resolved(pr *Probe) (n int) {
+	for _, pn := range pr.patterns {
+		n += pn.resolved
+	}
+	return n
+}

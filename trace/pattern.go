@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // points is a probe's places. They become more when a library comes that a pattern waits for.
@@ -48,7 +49,19 @@ type pattern struct {
 	known    map[string]bool // Symbol of each place that was tried: whether it has a point. It is used on the tracer's thread only.
 	refused  error           // why no place has a point; used on the tracer's thread only
 	toldStay bool            // the same
+
+	alike    map[symbols.Likeness]seen // used on the tracer's thread only
+	resolved int                       // how often it was looked up; for tests
 }
+
+// seen is what a child's program had for a pattern. Others of the same files have the same, and their places were all tried.
+type seen struct {
+	stay    int
+	skipped Skipped
+}
+
+// mostAlike is how many kinds of programs a pattern remembers.
+const mostAlike = 64
 
 // mostComing is how many places a pattern stands for at most in libraries that come. Tests have fewer.
 var mostComing = 20000
@@ -105,7 +118,18 @@ func (p *Probe) register(ctx context.Context, at Place, has []*point) error {
 
 // expand is a kprobes.Pattern's Expand.
 func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
+	var like symbols.Likeness
+	known := false
+	if !in.Main { // where the library comes to the process itself again those that were refused are tried again
+		name, _ := strings.CutSuffix(pn.Name, ReturnSuffix)
+		like, known = in.Symbols.Likeness(name)
+	}
+	if before, ok := pn.alike[like]; known && ok {
+		pn.tellStay(before.stay)
+		return pn.without(before)
+	}
 	r := Resolver{Table: in.Symbols, Memory: in.Code, Returns: pn.probe.want.returns, Unique: true, Again: true, Programs: pn.probe.session.awaits()}
+	pn.resolved++
 	places, err := r.Resolve(ctx, pn.Name)
 	if at := (*PlaceError)(nil); errors.As(err, &at) {
 		return at.Err // the session names the pattern
@@ -118,13 +142,11 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 	before := len(pn.known)
 	fresh, stay := pn.fresh(pl, places, in.Main)
 	pn.tellStay(stay)
-	switch {
-	case len(fresh) == 0 && len(pn.known) > 0: // they are there, or were refused before
-		return pn.refused
-	case len(fresh) == 0 && stay > 0:
-		return errNoName
-	case len(fresh) == 0:
-		return &NoPlaceError{pn.Name, pl.skipped}
+	if found := (seen{stay, pl.skipped}); len(fresh) == 0 {
+		if known {
+			pn.remember(like, found)
+		}
+		return pn.without(found)
 	}
 	err = pl.register(ctx, fresh)
 	for _, pt := range pl.points {
@@ -140,6 +162,25 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 		pl.warn()
 	}
 	return nil
+}
+
+// remember keeps what a program had without a fresh place.
+func (pn *pattern) remember(like symbols.Likeness, found seen) {
+	if pn.alike == nil || len(pn.alike) >= mostAlike {
+		pn.alike = map[symbols.Likeness]seen{}
+	}
+	pn.alike[like] = found
+}
+
+// without is what comes of a program that has no fresh place.
+func (pn *pattern) without(found seen) error {
+	switch {
+	case len(pn.known) > 0: // they are there, or were refused before
+		return pn.refused
+	case found.stay > 0:
+		return errNoName
+	}
+	return &NoPlaceError{pn.Name, found.skipped}
 }
 
 // fresh returns the places that need new points: those that were refused, too, when the library comes to the process again. Children do

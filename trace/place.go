@@ -202,6 +202,11 @@ func (r *Resolver) unique(ctx context.Context, pattern string, loc symbols.Locat
 		name += fmt.Sprintf("+%#x", loc.Offset)
 	}
 	means := func(spec string) bool {
+		if r.Unique || r.Programs { // so the symbols were read, for IndexNames
+			if at, ok := r.Table.Place(spec); ok {
+				return at == loc.Addr
+			}
+		}
 		found, err := r.Table.Find(ctx, spec)
 		return err == nil && len(found) == 1 && found[0].Every.Len() == 0 && found[0].Addr == loc.Addr
 	}
