@@ -63,7 +63,7 @@ type analyses struct {
 	bytes uint64 // of code
 }
 
-// mostAnalysed is how many bytes of code are kept decoded, which takes up to 64 times as much; and longestFunction of one function. The longest
+// mostAnalysed is how many bytes of code a survey keeps decoded, and longestFunction how many of one function. The longest
 // that are known, interpreters' main loops, have some hundred KiB.
 const (
 	mostAnalysed    = 2 << 20
@@ -74,6 +74,9 @@ type analysed struct {
 	*optimize.Analysis
 	err error
 }
+
+// remembered is what is known of functions, in all sessions and processes: libraries are the same in most of them. Libcrypto and a JVM together have some 20 MB of code.
+var remembered = optimize.Memo{Most: 24 << 20}
 
 // choose asks which jumps a probe at at may have. read fills in code, as much as there is.
 func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Addr, int) ([]byte, error)) (*optimize.Choice, error) {
@@ -94,7 +97,7 @@ func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Ad
 		an.err = err
 		if err == nil {
 			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
-			an.Analysis, an.err = optimize.Analyze(host.Arch, host.Detours, f)
+			an.Analysis, an.err = remembered.Analyze(host.Arch, host.Detours, f)
 		}
 		as.known[bounds] = an
 	}
