@@ -87,16 +87,16 @@ func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Ad
 	if bounds.Len() > longestFunction {
 		return nil, errLongFunction
 	}
+	const tail = 32
 	an, ok := as.known[bounds]
 	if !ok {
 		if as.bytes += bounds.Len(); as.known == nil || as.bytes > mostAnalysed {
 			as.known, as.bytes = map[arch.Range]analysed{}, bounds.Len()
 		}
-		const tail = 32
 		code, err := read(bounds.Start, int(bounds.Len())+tail)
 		an.err = err
 		if err == nil {
-			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
+			f := optimize.Function{Range: bounds, Code: code, Next: bounds.End.Add(tail)}
 			an.Analysis, an.err = remembered.Analyze(host.Arch, host.Detours, f)
 		}
 		as.known[bounds] = an
@@ -104,7 +104,10 @@ func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Ad
 	if an.err != nil {
 		return nil, an.err
 	}
-	return an.Site(at)
+	if at.Add(int64(host.Detours.JumpLen())) > bounds.End {
+		return an.Before(nextFunction(table, bounds.End, tail)).Site(at)
+	}
+	return an.Site(at) // what follows does not matter
 }
 
 var errNoFunction = errors.New("no function is known there, so jumps into the optimized region can't be ruled out")

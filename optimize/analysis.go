@@ -67,9 +67,7 @@ func Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, error) {
 		return nil, &Refusal{Reason: NoFunction, At: f.Range.Start}
 	}
 	an := &Analysis{arch: a, detours: d, start: f.Range.Start, code: f.Code, length: int(f.Range.Len()), breakpointOnly: f.BreakpointOnly}
-	if f.Next != 0 {
-		an.next = int(f.Next - f.Range.Start)
-	}
+	an = an.Before(f.Next)
 	dc := decoders.Get().(*decoder)
 	defer dc.put()
 	dc.an, dc.fn = an, f
@@ -80,13 +78,21 @@ func Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, error) {
 	return an, nil
 }
 
-// At is what an says about the same code where it begins at start. Such code has the same alignment there.
-func (an *Analysis) At(start arch.Addr) *Analysis {
-	if start == an.start {
-		return an
-	}
+// moved is what an says about the same code where it begins at start. Such code has the same alignment there.
+func (an *Analysis) moved(start arch.Addr) *Analysis {
 	there := *an
 	there.start = start
+	return &there
+}
+
+// Before is what an says if the next function or object begins at next, 0 if that is not known. Only sites depend on it whose jump would end behind
+// the function.
+func (an *Analysis) Before(next arch.Addr) *Analysis {
+	there := *an
+	there.next = 0
+	if next != 0 {
+		there.next = int(next - an.start)
+	}
 	return &there
 }
 
@@ -112,8 +118,9 @@ func (an *Analysis) insn(offset int) arch.Insn {
 
 // isTarget tells that at is a known target.
 func (an *Analysis) isTarget(at arch.Addr) bool {
-	_, ok := slices.BinarySearch(an.targets, uint32(an.offset(at)))
-	return ok
+	o := an.offset(at)
+	_, ok := slices.BinarySearch(an.targets, uint32(o))
+	return ok || an.next > 0 && o == an.next
 }
 
 func (an *Analysis) isData(at arch.Addr) bool {

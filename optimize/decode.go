@@ -139,9 +139,6 @@ func (dc *decoder) collect() error {
 	for _, r := range dc.data {
 		dc.scan(r)
 	}
-	if dc.fn.Next != 0 {
-		dc.targets = append(dc.targets, dc.fn.Next)
-	}
 	slices.Sort(dc.targets)
 	dc.targets = slices.Compact(dc.targets)
 	return nil

@@ -24,7 +24,7 @@ type Memo struct {
 // content is what an analysis is of, apart from a function's bytes.
 type content struct {
 	hash           uint64 // of the bytes
-	length, next   int
+	length         int
 	breakpointOnly bool
 	alignment      arch.Addr
 }
@@ -45,11 +45,8 @@ func (m *Memo) Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, erro
 		return Analyze(a, d, f)
 	}
 	key := content{hash: maphash.Bytes(seed, f.Code), length: int(f.Range.Len()), breakpointOnly: f.BreakpointOnly, alignment: f.Range.Start % functionAlign}
-	if f.Next != 0 {
-		key.next = int(f.Next - f.Range.Start)
-	}
 	if k, ok := m.get(key, f.Code); ok {
-		return k.there(f.Range.Start)
+		return k.there(f)
 	}
 	an, err := Analyze(a, d, f)
 	k := known{code: f.Code, an: an, at: f.Range.Start}
@@ -62,13 +59,13 @@ func (m *Memo) Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, erro
 	return an, err
 }
 
-// there is what is known of code that lies at start.
-func (k known) there(start arch.Addr) (*Analysis, error) {
+// there is what is known of f, which has that code.
+func (k known) there(f Function) (*Analysis, error) {
 	if k.an != nil {
-		return k.an.At(start), nil
+		return k.an.moved(f.Range.Start).Before(f.Next), nil
 	}
 	refusal := *k.refusal
-	refusal.At += start - k.at
+	refusal.At += f.Range.Start - k.at
 	return nil, &refusal
 }
 

@@ -103,7 +103,7 @@ func TestWhatIsRememberedOfAFunctionIsWhatDecodingItAgainSays(t *testing.T) {
 	}
 }
 
-// TestCodeThatWasChangedIsDecodedAgain: no byte of what is known may differ, nor where the next function begins.
+// TestCodeThatWasChangedIsDecodedAgain: no byte of what is known may differ.
 func TestCodeThatWasChangedIsDecodedAgain(t *testing.T) {
 	m := Memo{Most: 1 << 20}
 	f := function(0xb8, 1, 0, 0, 0, 0x90, 0x75, 0xfd, 0xc3) // mov $1,%eax; nop; jne to behind the nop's beginning; ret
@@ -135,9 +135,16 @@ func TestCodeThatWasChangedIsDecodedAgain(t *testing.T) {
 		changed.Code[i] ^= 0x01
 		ask(changed)
 	}
-	for _, change := range []func(*Function){
+	for _, change := range []func(*Function){ // where the next function begins is no part of what is known
 		func(f *Function) { f.Next -= 0xf0 },
 		func(f *Function) { f.Next = 0 },
+	} {
+		changed := f
+		change(&changed)
+		ask(changed)
+	}
+	known(3)
+	for _, change := range []func(*Function){
 		func(f *Function) { f.Range.End-- },
 		func(f *Function) { f.BreakpointOnly = true },
 		func(f *Function) { f.Range.Start++; f.Range.End++; f.Next++ }, // padding begins elsewhere
@@ -148,9 +155,36 @@ func TestCodeThatWasChangedIsDecodedAgain(t *testing.T) {
 		change(&changed)
 		ask(changed)
 	}
-	known(1)
+	known(3)
 	ask(f)
-	known(2)
+	known(4)
+}
+
+// TestWhatFollowsAFunctionDoesNotMatterForJumpsThatEndInIt compares where it begins just behind the function, further on, and where that is a target.
+func TestWhatFollowsAFunctionDoesNotMatterForJumpsThatEndInIt(t *testing.T) {
+	differ := 0
+	for _, f := range functionsOf(t, "/lib/x86_64-linux-gnu/libc.so.6") {
+		an, err := Analyze(code.Arch{}, code.Arch{}, f)
+		if err != nil {
+			continue
+		}
+		for _, next := range []arch.Addr{f.Range.End, f.Range.End + 1, f.Range.End + 32} {
+			there := an.Before(next)
+			for at := f.Range.Start; at < f.Range.End; at++ {
+				want, wantErr := an.Site(at)
+				got, err := there.Site(at)
+				same := reflect.DeepEqual(got, want) && fmt.Sprint(err) == fmt.Sprint(wantErr)
+				if at+arch.Addr(code.Arch{}.JumpLen()) > f.Range.End {
+					differ += map[bool]int{false: 1}[same]
+				} else if !same {
+					t.Fatalf("%s in %s: %v, %v if the next one begins at %s, and %v, %v if at %s", at, f.Range, want, wantErr, f.Next, got, err, next)
+				}
+			}
+		}
+	}
+	if differ == 0 {
+		t.Error("it does not matter for the others either: nothing was compared")
+	}
 }
 
 // TestAMemoHasABound: what was asked for last is kept.

@@ -30,6 +30,7 @@ type site struct {
 	at     arch.Addr
 	length int         // of the jump
 	insns  []arch.Insn // that begin in it, padding aside
+	heads  []arch.Addr // insns without the first
 	cuts   []int       // offsets > 0 from which on bytes may be kept: heads, and the end of insns
 	limit  int         // no more than that many bytes may change
 }
@@ -46,7 +47,7 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 		return nil, &Refusal{Reason: NotAHead, At: at}
 	}
 	first := an.insn(o)
-	s := site{at: at, length: an.detours.JumpLen()}
+	s := site{at: at, length: an.detours.JumpLen(), insns: make([]arch.Insn, 0, mostDisplaced), heads: make([]arch.Addr, 0, mostDisplaced)}
 	s.limit = s.length
 	if err := an.detours.Displaceable(first); err != nil {
 		return nil, &Refusal{Reason: NoCopy, At: at, Err: err}
@@ -59,8 +60,8 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 	if t, bad := an.middle(&s); bad {
 		return nil, &Refusal{Reason: IntoMiddle, At: t}
 	}
-	c := &Choice{}
 	choices := s.choices()
+	c := &Choice{Options: make([]Option, 0, 2*len(choices))}
 	if torn, ok := an.detours.TrapsBehind(first); ok {
 		for _, kept := range choices {
 			o := an.option(&s, kept)
@@ -74,6 +75,9 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 	return c, nil
 }
 
+// mostDisplaced is how many instructions begin within a jump as a rule.
+const mostDisplaced = 5
+
 // displaced collects the instructions from i on that begin within the jump, and
 // lowers the limit to the first that must stay.
 func (an *Analysis) displaced(s *site, i arch.Insn) {
@@ -84,6 +88,7 @@ func (an *Analysis) displaced(s *site, i arch.Insn) {
 			return
 		}
 		i = an.insn(o)
+		s.heads = append(s.heads, i.Addr)
 		s.cuts = append(s.cuts, offset)
 		if an.mustStay(i) {
 			s.limit = min(s.limit, offset)
@@ -201,17 +206,17 @@ func (an *Analysis) option(s *site, kept int) Option {
 			o.Pattern.Others[k][w] = trap[w] | own[w]
 		}
 	}
-	for _, i := range s.insns {
-		offset := int(i.Addr - s.at)
+	n := 0
+	for ; n < len(s.insns); n++ {
+		offset := int(s.insns[n].Addr - s.at)
 		if offset >= kept {
 			break
 		}
-		o.Insns = append(o.Insns, i)
 		if offset > 0 {
 			last := offset == s.length-1
-			o.Heads = append(o.Heads, i.Addr)
 			o.Pattern.Byte[offset-opcode] = an.detours.TrapBytes(an.breakpointOnly || !last)
 		}
 	}
+	o.Insns, o.Heads = s.insns[:n:n], s.heads[:n-1:n-1] // those of all options begin with the same ones
 	return o
 }
