@@ -56,7 +56,7 @@ func (nb *neighbours) besetFile(m *procfs.Mapping) bool {
 	if m.Anonymous() {
 		return false
 	}
-	if nb.d.neighbours.beset[fileID(m)] {
+	if len(nb.d.neighbours.beset) > 0 && nb.d.neighbours.beset[fileID(m)] {
 		return true
 	}
 	return nb.d.look.once(keyOf(m), func() bool {

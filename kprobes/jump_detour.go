@@ -186,22 +186,16 @@ func displacedAnyway(choice *optimize.Choice) []arch.Insn {
 
 // land finds a place for det and writes it there.
 func (ds *detours) land(det *detour, choice *optimize.Choice, body arch.Body) error {
-	size := 0
 	patterns := make([]arch.Pattern, len(choice.Options))
-	near, measured := det.site.plan.Near, 0
-	for i, o := range choice.Options {
-		patterns[i] = o.Pattern
-		if len(o.Insns) == measured { // the same ones: all options displace what begins at the site
-			continue
-		}
-		measured = len(o.Insns)
-		n, err := host.Detours.DetourLen(o.Insns, body)
-		if err != nil {
-			return err
-		}
-		size = max(size, n)
-		near = reaching(near, o.Insns)
+	for i := range choice.Options {
+		patterns[i] = choice.Options[i].Pattern
 	}
+	all := displacedAtMost(choice) // which begin with those of each option
+	size, err := host.Detours.DetourLen(all, body)
+	if err != nil {
+		return err
+	}
+	near := reaching(det.site.plan.Near, all)
 	landing, err := ds.d.region.Land(near, patterns, size, det.memory()...)
 	if err != nil {
 		return err

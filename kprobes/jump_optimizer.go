@@ -80,6 +80,7 @@ type optimizer struct {
 	// stopping is how long it took the last time until all threads stood.
 	stopping time.Duration
 	seen     lookedAt       // what the last slice has seen of mappings
+	noted    time.Time      // when a slice of this round has read the actions for faults
 	unhit    map[*site]bool // to be queued when they are hit; nil unless the optimizer is lazy
 	jumps    map[arch.Addr]*pastJump
 }
@@ -245,7 +246,7 @@ func (ps *passes) pass() (again bool) {
 			ps.s.warn("optimizing probes: %v", err)
 		}
 		if len(d.optimizer.queue) == 0 {
-			d.optimizer.seen, d.optimizer.order = lookedAt{}, nil
+			d.optimizer.seen, d.optimizer.order, d.optimizer.noted = lookedAt{}, nil, time.Time{}
 		}
 		end()
 		again = again || len(d.optimizer.queue) > 0
@@ -343,7 +344,7 @@ func (opt *optimizer) optimize(frozen *ptrace.Frozen, sites []*site) error {
 		opt.d.guard.guardDetour(det)
 		errs = append(errs, opt.d.detours.turn(det, true))
 	}
-	opt.d.detours.noteFaults(sites)
+	opt.noteFaults(sites)
 	err := opt.exchange(frozen, wantsOf(sites), sites)
 	for _, st := range sites {
 		if p, ok := opt.d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {

@@ -63,7 +63,7 @@ type analyses struct {
 	bytes uint64 // of code
 }
 
-// mostAnalysed is how many bytes of code are kept decoded, which takes up to 64 times as much; and longestFunction of one function. The longest
+// mostAnalysed is how many bytes of code a survey keeps decoded, and longestFunction how many of one function. The longest
 // that are known, interpreters' main loops, have some hundred KiB.
 const (
 	mostAnalysed    = 2 << 20
@@ -75,6 +75,9 @@ type analysed struct {
 	err error
 }
 
+// remembered is what is known of functions, in all sessions and processes: libraries are the same in most of them. Libcrypto and a JVM together have some 20 MB of code.
+var remembered = optimize.Memo{Most: 24 << 20}
+
 // choose asks which jumps a probe at at may have. read fills in code, as much as there is.
 func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Addr, int) ([]byte, error)) (*optimize.Choice, error) {
 	bounds, ok := table.Function(at)
@@ -84,24 +87,27 @@ func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Ad
 	if bounds.Len() > longestFunction {
 		return nil, errLongFunction
 	}
+	const tail = 32
 	an, ok := as.known[bounds]
 	if !ok {
 		if as.bytes += bounds.Len(); as.known == nil || as.bytes > mostAnalysed {
 			as.known, as.bytes = map[arch.Range]analysed{}, bounds.Len()
 		}
-		const tail = 32
 		code, err := read(bounds.Start, int(bounds.Len())+tail)
 		an.err = err
 		if err == nil {
-			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
-			an.Analysis, an.err = optimize.Analyze(host.Arch, host.Detours, f)
+			f := optimize.Function{Range: bounds, Code: code, Next: bounds.End.Add(tail)}
+			an.Analysis, an.err = remembered.Analyze(host.Arch, host.Detours, f)
 		}
 		as.known[bounds] = an
 	}
 	if an.err != nil {
 		return nil, an.err
 	}
-	return an.Site(at)
+	if at.Add(int64(host.Detours.JumpLen())) > bounds.End {
+		return an.Before(nextFunction(table, bounds.End, tail)).Site(at)
+	}
+	return an.Site(at) // what follows does not matter
 }
 
 var errNoFunction = errors.New("no function is known there, so jumps into the optimized region can't be ruled out")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -220,7 +221,7 @@ func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
 // foreseen, and for bytes of their jumps that are no instructions.
 func (ds *detours) noteFaults(sites []*site) {
-	ds.noteFaultsIf(slices.ContainsFunc(sites, func(st *site) bool { return st.next().raises() }))
+	ds.noteFaultsIf(raisesIn(sites))
 }
 
 // raises tells whether threads raise other signals than a breakpoint's in det, or at its heads.
@@ -228,12 +229,33 @@ func (det *detour) raises() bool {
 	return slices.ContainsFunc(det.Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || det.raisesIllegal()
 }
 
-func (ds *detours) noteFaultsIf(raises bool) {
+// raisesIn tells whether a detour that one of sites is about to get raises.
+func raisesIn(sites []*site) bool {
+	return slices.ContainsFunc(sites, func(st *site) bool { return st.next().raises() })
+}
+
+// notedFor is how long the actions for faults that a round of the optimizer has read are not read again in it.
+const notedFor = 50 * time.Millisecond
+
+// noteFaults is that for the sites of a slice. The first slice of a round reads the actions, and the others now and then: a thread may change one
+// at any time after the last as well.
+func (opt *optimizer) noteFaults(sites []*site) {
+	raises := raisesIn(sites)
+	again := raises && time.Since(opt.noted) >= notedFor
+	if opt.d.detours.noteFaultActions(raises, again); again {
+		opt.noted = time.Now()
+	}
+}
+
+func (ds *detours) noteFaultsIf(raises bool) { ds.noteFaultActions(raises, raises) }
+
+// noteFaultActions reads the actions if more or fewer are handled than last time, or again is set.
+func (ds *detours) noteFaultActions(raises, again bool) {
 	if !raises && len(ds.heads) == 0 {
 		return
 	}
 	for _, p := range ds.d.space.Processes() {
-		err := p.NoteFaultActions(raises && !ds.d.newborn) // what is known of such a child is of this very stop
+		err := p.NoteFaultActions(again && !ds.d.newborn) // what is known of such a child is of this very stop
 		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
 			ds.d.session.warn("the actions for faults can't be read: %v", ds.d.unlessEnding(err))
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/clean"
@@ -142,15 +143,24 @@ func unsplit(linkage string) string {
 // Where there is no call-frame information, libgcc and debuggers tell a signal's frame by
 // these bytes.
 func (lo *looks) isSigreturn(at arch.Addr) bool {
-	call := host.Arch.SyscallInsn()
-	for _, load := range host.Arch.SigreturnLoads() {
-		insns := slices.Concat(load, call)
-		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
-			code, err := lo.original(start, len(insns))
-			if err == nil && bytes.Equal(code, insns) {
+	call, loads := host.Arch.SyscallInsn(), sigreturnLoads()
+	code, err := lo.original(at, host.Arch.MaxInsnLen()+len(call))
+	if err != nil {
+		return false
+	}
+	called := bytes.HasPrefix(code, call)
+	for _, load := range loads {
+		if rest, ok := bytes.CutPrefix(code, load); ok && bytes.HasPrefix(rest, call) {
+			return true
+		}
+		if called {
+			before, err := lo.original(at-arch.Addr(len(load)), len(load))
+			if err == nil && bytes.Equal(before, load) {
 				return true
 			}
 		}
 	}
 	return false
 }
+
+var sigreturnLoads = sync.OnceValue(func() [][]byte { return host.Arch.SigreturnLoads() })

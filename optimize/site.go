@@ -30,37 +30,39 @@ type site struct {
 	at     arch.Addr
 	length int         // of the jump
 	insns  []arch.Insn // that begin in it, padding aside
+	heads  []arch.Addr // insns without the first
 	cuts   []int       // offsets > 0 from which on bytes may be kept: heads, and the end of insns
 	limit  int         // no more than that many bytes may change
 }
 
 // Site decides on the instruction at at. The error is a *Refusal.
 func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
-	n, ok := an.head(at)
+	o := an.offset(at)
 	switch {
-	case !an.fn.Range.Contains(at):
+	case o >= an.length:
 		return nil, &Refusal{Reason: NoFunction, At: at}
 	case an.isData(at):
 		return nil, &Refusal{Reason: InData, At: at}
-	case !ok:
+	case !an.heads.has(o):
 		return nil, &Refusal{Reason: NotAHead, At: at}
 	}
-	s := site{at: at, length: an.detours.JumpLen()}
+	first := an.insn(o)
+	s := site{at: at, length: an.detours.JumpLen(), insns: make([]arch.Insn, 0, mostDisplaced), heads: make([]arch.Addr, 0, mostDisplaced)}
 	s.limit = s.length
-	if err := an.detours.Displaceable(an.insns[n]); err != nil {
+	if err := an.detours.Displaceable(first); err != nil {
 		return nil, &Refusal{Reason: NoCopy, At: at, Err: err}
 	}
 	if len(an.from(at)) < s.length {
 		return nil, &Refusal{Reason: Ends, At: at + arch.Addr(len(an.from(at)))}
 	}
-	an.displaced(&s, n)
+	an.displaced(&s, first)
 	an.behind(&s)
 	if t, bad := an.middle(&s); bad {
 		return nil, &Refusal{Reason: IntoMiddle, At: t}
 	}
-	c := &Choice{}
 	choices := s.choices()
-	if torn, ok := an.detours.TrapsBehind(an.insns[n]); ok {
+	c := &Choice{Options: make([]Option, 0, 2*len(choices))}
+	if torn, ok := an.detours.TrapsBehind(first); ok {
 		for _, kept := range choices {
 			o := an.option(&s, kept)
 			o.Pattern.Byte[1+len(o.Pattern.Byte)-s.length] = torn
@@ -73,39 +75,42 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 	return c, nil
 }
 
-// displaced collects the instructions from number n on that begin within the jump, and
+// mostDisplaced is how many instructions begin within a jump as a rule.
+const mostDisplaced = 5
+
+// displaced collects the instructions from i on that begin within the jump, and
 // lowers the limit to the first that must stay.
-func (an *Analysis) displaced(s *site, n int) {
-	for ; n < len(an.insns); n++ {
-		i := an.insns[n]
-		offset := int(i.Addr - s.at)
-		behind := offset > 0 && i.Addr != an.insns[n-1].End() || s.at < an.end && an.end <= i.Addr
-		if offset >= s.length || behind {
+func (an *Analysis) displaced(s *site, i arch.Insn) {
+	for {
+		s.insns = append(s.insns, i)
+		offset, o := int(i.End()-s.at), an.offset(i.End())
+		if offset >= s.length || !an.heads.has(o) || an.offset(s.at) < an.end && an.end <= o {
 			return
 		}
-		if offset > 0 {
-			s.cuts = append(s.cuts, offset)
-			if an.mustStay(n) {
-				s.limit = min(s.limit, offset)
-			}
+		i = an.insn(o)
+		s.heads = append(s.heads, i.Addr)
+		s.cuts = append(s.cuts, offset)
+		if an.mustStay(i) {
+			s.limit = min(s.limit, offset)
 		}
-		s.insns = append(s.insns, i)
 	}
 }
 
-// mustStay reports whether instruction n, which is not the first, must keep its bytes:
+// mustStay reports whether i, which is not the first, must keep its bytes:
 // many threads may come to it, or a copy can't replace it.
-func (an *Analysis) mustStay(n int) bool {
-	i := an.insns[n]
-	return an.isTarget(i.Addr) || an.detached(n) && !an.arch.Padding(i) || an.detours.Displaceable(i) != nil
+func (an *Analysis) mustStay(i arch.Insn) bool {
+	return an.isTarget(i.Addr) || an.detached(i) && !an.arch.Padding(i) || an.detours.Displaceable(i) != nil
 }
 
-// detached reports whether no thread falls through to instruction n. Unless it is
+// detached reports whether no thread falls through to i. Unless it is
 // padding, threads then come to it by a branch, perhaps one that we don't know.
-func (an *Analysis) detached(n int) bool {
-	for n--; n >= 0 && an.arch.Padding(an.insns[n]); n-- {
+func (an *Analysis) detached(i arch.Insn) bool {
+	for o := an.heads.before(an.offset(i.Addr)); o >= 0; o = an.heads.before(o) {
+		if before := an.insn(o); !an.arch.Padding(before) {
+			return !fallsThrough(before)
+		}
 	}
-	return n >= 0 && !fallsThrough(an.insns[n])
+	return false
 }
 
 // behind handles displaced instructions that reach the end of the code before the jump
@@ -118,7 +123,7 @@ func (an *Analysis) behind(s *site) {
 	}
 	s.cuts = append(s.cuts, end)
 	free := 0
-	if !fallsThrough(last) && last.End() == an.end && !an.isData(an.fn.Range.End-1) && an.fn.Next != 0 {
+	if !fallsThrough(last) && an.offset(last.End()) == an.end && !an.isData(an.at(an.length-1)) && an.next != 0 {
 		free = an.padding(last.End(), s.at+arch.Addr(s.length))
 	}
 	if end+free < s.length {
@@ -133,12 +138,13 @@ const functionAlign = 16
 // padding counts the bytes from at on, up to end, that are padding behind a function.
 func (an *Analysis) padding(at, end arch.Addr) int {
 	start := at
-	for at < min(end, an.fn.Next) {
+	next := an.at(an.next)
+	for at < min(end, next) {
 		i, err := an.arch.Decode(an.from(at), at)
 		if err != nil || !an.arch.Padding(i) || at%functionAlign == 0 && i.Flow != arch.FlowTrap {
 			break
 		}
-		at = min(i.End(), an.fn.Next)
+		at = min(i.End(), next)
 	}
 	return int(at - start)
 }
@@ -200,17 +206,17 @@ func (an *Analysis) option(s *site, kept int) Option {
 			o.Pattern.Others[k][w] = trap[w] | own[w]
 		}
 	}
-	for _, i := range s.insns {
-		offset := int(i.Addr - s.at)
+	n := 0
+	for ; n < len(s.insns); n++ {
+		offset := int(s.insns[n].Addr - s.at)
 		if offset >= kept {
 			break
 		}
-		o.Insns = append(o.Insns, i)
 		if offset > 0 {
 			last := offset == s.length-1
-			o.Heads = append(o.Heads, i.Addr)
-			o.Pattern.Byte[offset-opcode] = an.detours.TrapBytes(an.fn.BreakpointOnly || !last)
+			o.Pattern.Byte[offset-opcode] = an.detours.TrapBytes(an.breakpointOnly || !last)
 		}
 	}
+	o.Insns, o.Heads = s.insns[:n:n], s.heads[:n-1:n-1] // those of all options begin with the same ones
 	return o
 }

@@ -77,7 +77,8 @@ func deadRegs(dead arch.Dead, flags bool) (regs []byte) {
 
 // Assemble generates the body. The error wraps arch.ErrReach if the counters are too far away.
 func (b countBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
-	a := &asm{at: at}
+	const usual = 64 // bytes
+	a := &asm{at: at, code: make([]byte, 0, usual)}
 	faults := b.save(a)
 	if b.flags {
 		a.emit(0x9f, 0x0f, 0x90, 0xc0) // lahf; seto %al
@@ -95,6 +96,7 @@ func (b countBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 
 // save returns the addresses of the pushes.
 func (b countBody) save(a *asm) (pushes []arch.Addr) {
+	pushes = make([]arch.Addr, 0, len(b.pushed))
 	if b.redZone && len(b.pushed) > 0 {
 		a.moveSP(-amd64.RedZone)
 	}
@@ -114,6 +116,7 @@ func (b countBody) restore(a *asm, pushes []arch.Addr) (faults arch.Stops) {
 	if b.saveIn != noReg {
 		a.mov(ax, byte(b.saveIn))
 	}
+	faults = make(arch.Stops, 0, len(b.pushed))
 	for k := len(b.pushed) - 1; k >= 0; k-- {
 		a.pop(b.pushed[k])
 		faults = append(faults, arch.Stop{At: pushes[k], Why: arch.StopUncounted, To: a.here()})
