@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -56,27 +57,29 @@ func (s *snapshot) bound(m *Module, value uint64, read func(arch.Addr) (uint64, 
 }
 
 // allBound tells which implementations m's indirect functions have, in terms of the files. ok is false if that can't be told.
-func (t *Table) allBound(s *snapshot, m *Module) (said string, ok bool) {
+func (t *Table) allBound(s *snapshot, m *Module) (said [sha256.Size]byte, ok bool) {
 	words := pages{t: t}
 	var all []byte
 	for _, f := range m.symbols().indirects() {
 		for _, x := range s.bound(m, f.value, words.word) {
 			if x.in != m && (s.sole(x.in.Name) != x.in || s.mayHaveNamed(x.in.Name)) {
-				return "", false
+				return said, false
 			}
 			all = binary.LittleEndian.AppendUint64(all, x.in.symbols().id)
 			all = binary.LittleEndian.AppendUint64(all, x.in.link(x.at))
 		}
 		all = binary.LittleEndian.AppendUint64(all, 0) // which no symbol table has
 	}
-	return string(all), true
+	return sha256.Sum256(all), true
 }
 
-// pages reads many words that lie together.
+// pages reads many words that lie together. The file says where, so not more than mostPages are kept.
 type pages struct {
 	t    *Table
 	read map[arch.Addr][]byte // nil what can't be read
 }
+
+const mostPages = 64
 
 func (p *pages) word(a arch.Addr) (uint64, bool) {
 	page := a &^ (pageSize - 1)
@@ -85,7 +88,7 @@ func (p *pages) word(a arch.Addr) (uint64, bool) {
 	}
 	b, known := p.read[page]
 	if !known {
-		if p.read == nil {
+		if p.read == nil || len(p.read) >= mostPages {
 			p.read = map[arch.Addr][]byte{}
 		}
 		if b = make([]byte, pageSize); p.t.mem.ReadMemory(page, b) != nil {
@@ -177,7 +180,7 @@ func (s *symtab) namesOf(value uint64) []string {
 // of the same name, or the linkage table's stub of a slot not yet bound.
 func (s *snapshot) isImplementation(m *Module, a arch.Addr) bool {
 	x := s.module(a)
-	if x == nil || x != m && x.Kind != KindVDSO {
+	if x == nil || x.img == nil || x != m && x.Kind != KindVDSO {
 		return false
 	}
 	return !x.isInPLT(a)

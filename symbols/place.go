@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"sync"
@@ -198,7 +199,7 @@ type Likeness struct {
 	symbols uint64 // which symbol table it is
 	name    string
 	kind    Kind
-	bound   string // implementations of indirect functions
+	bound   [sha256.Size]byte // of the implementations of indirect functions
 }
 
 // Likeness tells when a pattern of a library's functions, as in libc.so.6:mem*, stands for the same ones again: where it is equal in two Tables Resolve and Unbound give the same

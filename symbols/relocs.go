@@ -79,23 +79,29 @@ func (img *image) bindings() *bindings {
 				return
 			}
 		}
-		acct := img.f.kept
-		if shared != nil {
-			acct = shared.kept
+		var size uint64
+		r.binds, size = img.readBindings()
+		if shared == nil || img.f.refused.hasSome() || !img.f.file.Settled(coarsestTime) || shared.binds.Load() != nil {
+			return
 		}
-		if r.binds = img.readBindings(acct); shared != nil && !img.f.refused.hasSome() && img.f.file.Settled(coarsestTime) {
-			shared.binds.Store(r.binds)
+		if part := shared.kept.Part("relocations of " + img.path); part.Set(size) == nil && !shared.binds.CompareAndSwap(nil, r.binds) {
+			_ = part.Set(0) // another has stored its own
 		}
 	})
 	return r.binds
 }
 
-func (img *image) readBindings(acct *budget.Account) *bindings {
-	r := &bindings{map[uint64][]uint64{}, map[string][]uint64{}}
+// readBindings also tells how many bytes they take.
+func (img *image) readBindings() (r *bindings, size uint64) {
+	r = &bindings{map[uint64][]uint64{}, map[string][]uint64{}}
 	question := img.f.kept.Open()
 	defer question.Close()
 	names := img.dynamicNames(question)
-	room := img.relocRoom(acct)
+	fits := img.relocRoom(img.f.kept)
+	room := func(name string) bool {
+		size += relocCost + uint64(len(name))
+		return fits(name)
+	}
 	img.eachRela(func(off uint64, typ uint32, sym uint32, addend uint64) {
 		switch typ {
 		case host.RelocIndirect:
@@ -108,7 +114,7 @@ func (img *image) readBindings(acct *budget.Account) *bindings {
 			}
 		}
 	})
-	return r
+	return r, size
 }
 
 // relocRoom returns a function that asks acct for one relocation after the other, each with its name.

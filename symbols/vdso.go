@@ -55,9 +55,14 @@ func (t *Table) vdso(base arch.Addr, size uint64) (*image, error) {
 		return vdsos.img, nil
 	}
 	img, err := imageOf(&memoryFile{mem: now, base: base, isWhole: true}, size, vdsoPath)
-	if err == nil && img.findDebug(t) == nil { // a file would stay open
+	if err != nil || img.findDebug(t) != nil { // a file would stay open
+		return img, err
+	}
+	img.symbols(t)
+	img.frame(0)
+	if !img.f.refused.hasSome() { // else others may have room for it
 		img.isCommon = true
 		vdsos.img, vdsos.was, vdsos.dirs = img, now, slices.Clone(t.debugDirs)
 	}
-	return img, err
+	return img, nil
 }

@@ -120,8 +120,8 @@ func (p *Probe) register(ctx context.Context, at Place, has []*point) error {
 func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 	var like symbols.Likeness
 	known := false
+	name, _ := strings.CutSuffix(pn.Name, ReturnSuffix)
 	if !in.Main { // where the library comes to the process itself again those that were refused are tried again
-		name, _ := strings.CutSuffix(pn.Name, ReturnSuffix)
 		like, known = in.Symbols.Likeness(name)
 	}
 	if before, ok := pn.alike[like]; known && ok {
@@ -143,7 +143,7 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 	fresh, stay := pn.fresh(pl, places, in.Main)
 	pn.tellStay(stay)
 	if found := (seen{stay, pl.skipped}); len(fresh) == 0 {
-		if known {
+		if still, ok := in.Symbols.Likeness(name); known && ok && still == like { // else it has ended meanwhile, and not all of it was seen
 			pn.remember(like, found)
 		}
 		return pn.without(found)
