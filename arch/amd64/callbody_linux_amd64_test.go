@@ -303,6 +303,20 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 	}
 }
 
+// TestRelaysOfATableAreNoCalls, in whichever buckets they lie: the tracer would take such calls out, and with them the words by which bodies find relays.
+func TestRelaysOfATableAreNoCalls(t *testing.T) {
+	a := code.Arch{}
+	table := a.CallTable(make([]byte, a.CallTableSize()), callsAt)
+	for n := range arch.Addr(1 << 14) {
+		table.Replace(codeAt+5*n, 1, codeAt+0x100000+16*n)
+	}
+	calls := 0
+	table.All(func(arch.CallSlot) { calls++ })
+	if calls > 0 {
+		t.Errorf("it lists %d calls, and has none", calls)
+	}
+}
+
 // TestCallTable: the bodies and the tracer's view do what a model says, in any order, and the
 // bodies leave everything else as it was, also where they trap.
 func TestCallTable(t *testing.T) {

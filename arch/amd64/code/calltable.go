@@ -169,7 +169,7 @@ func (t *callTable) Frame(cfa arch.Addr) (calls []arch.CallSlot) {
 }
 
 func (t *callTable) All(f func(arch.CallSlot)) {
-	for off := slotsOff; off < linesOff; off += slotBucket {
+	for off := slotsOff; off < leadsOff; off += slotBucket {
 		for k := 0; k < slotWords; k += 8 {
 			if s, ok := t.slot(off + k); ok {
 				f(s)
