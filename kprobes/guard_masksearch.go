@@ -103,15 +103,8 @@ func (c fileCode) key() codeKey {
 	return searchedCode.files[c]
 }
 
-// remember keeps the code's key, as codeKey's does findings.
-func (c fileCode) remember(key codeKey) {
-	searchedCode.Lock()
-	defer searchedCode.Unlock()
-	if len(searchedCode.files) >= mostRemembered {
-		clear(searchedCode.files)
-	}
-	searchedCode.files[c] = key
-}
+// remember keeps the code's key.
+func (c fileCode) remember(key codeKey) { rememberIn(searchedCode.files, c, key) }
 
 // keyOfCode reads all code in r, as it is without us.
 func (mk *masks) keyOfCode(r arch.Range) (codeKey, error) {
@@ -135,14 +128,17 @@ func (k codeKey) remembered() (found searchedCalls, ok bool) {
 	return found, ok
 }
 
-// remember keeps the findings. Where there is much already, that is forgotten.
-func (k codeKey) remember(found searchedCalls) {
+// remember keeps the findings.
+func (k codeKey) remember(found searchedCalls) { rememberIn(searchedCode.found, k, found) }
+
+// rememberIn keeps v in a map of searchedCode's. Where there is much already, that is forgotten.
+func rememberIn[K comparable, V any](m map[K]V, k K, v V) {
 	searchedCode.Lock()
 	defer searchedCode.Unlock()
-	if len(searchedCode.found) >= mostRemembered {
-		clear(searchedCode.found)
+	if len(m) >= mostRemembered {
+		clear(m)
 	}
-	searchedCode.found[k] = found
+	m[k] = v
 }
 
 // relative is the opposite of in.
