@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -63,6 +66,7 @@ func (w *whole) test(t *testing.T, work string, functions ...string) hits {
 		s := attach(t, w.prog.PID(), kprobes.Options{NoOptimize: true})
 		kps := w.everyInsn(t, s, m, functions, only)
 		sameText(t, what, want, do())
+		w.awaitRest(t)
 		if only == nil {
 			w.checkCalls(t, m, want, functions[0], kps)
 		}
@@ -84,6 +88,16 @@ func (w *whole) test(t *testing.T, work string, functions ...string) hits {
 	}
 	sameText(t, "after all probes", want, do())
 	return ran
+}
+
+// awaitRest waits until the program reads its next command. An interpreter has more to do
+// behind the line that says it is done, in the very function that is probed.
+func (w *whole) awaitRest(t *testing.T) {
+	t.Helper()
+	testprog.Await(t, "a program that waits for a command", func() bool {
+		b, err := procfs.ReadBlocked(w.prog.PID(), w.prog.PID())
+		return err == nil && b.Number == unix.SYS_READ
+	})
 }
 
 // sameCounts compares the hits of a second run with those of a first that probed more.
