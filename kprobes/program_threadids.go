@@ -23,8 +23,8 @@ func (rc *recorder) note(th *ptrace.Thread) {
 		return
 	}
 	now := time.Now()
-	th.Comm(now) // later there may be none
-	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Halts: th.Halts(), Storage: base, From: th.Born}, now)
+	th.Name().Known(now) // later there may be none
+	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Name().At, Halts: th.Halts(), Storage: base, From: th.Born}, now)
 }
 
 // noteAll notes the threads that are stopped, and reports whether all are known that might be
@@ -52,8 +52,10 @@ func (rc *recorder) noteExit(th *ptrace.Thread) {
 	if len(rc.rings) == 0 {
 		return
 	}
+	now := time.Now()
+	th.Name().Read(now) // its last records are read when it is gone
 	rc.note(th)
-	rc.writers.End(th.TID, time.Now())
+	rc.writers.End(th.TID, now)
 }
 
 // noteExec tells of a vfork child that has its own memory now. If it was never looked at, it had its parent's storage.
@@ -68,7 +70,7 @@ func (rc *recorder) noteExec(p *ptrace.Process) {
 	for _, th := range rc.d.space.Threads() {
 		if parent := rc.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
-			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
+			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Name().Before().At, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}
 	}
 }

@@ -98,6 +98,7 @@ func (p *Process) noteDispositions() {
 // newThread registers a thread that is traced already.
 func (t *Tracer) newThread(p *Process, tid int) *Thread {
 	th := &Thread{TID: tid, Proc: p, Born: time.Now(), at: &standing{}}
+	th.name = &Name{th: th, from: th.Born}
 	p.threads[tid] = th
 	t.threads[tid] = th
 	if stop, ok := t.early[tid]; ok {

@@ -302,6 +302,7 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	}
 	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
 	caller.owed = owed{}
+	caller.rename()
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)

@@ -49,7 +49,7 @@ type Thread struct {
 	call     *injectedCall // that a Handler method makes
 	delayed  *delay        // it waits before it goes on
 
-	name  name
+	name  *Name // never nil
 	area  rseqArea
 	halts halts.Log
 	kept  []keeping
@@ -174,19 +174,57 @@ func (th *Thread) interrupt() error {
 	return th.gone(request(unix.PTRACE_INTERRUPT, th.TID, 0, 0))
 }
 
-// name is a thread's, and when it was read.
-type name struct {
+// Name is that of a thread (comm of task_struct) in one program: an exec gives the thread another one.
+type Name struct {
+	th   *Thread // nil when the thread has executed another program
 	text string
 	read time.Time
+	from time.Time // since when it may have been another's: the maker's, or that of the program before
+
+	before *Name // in the program before
 }
 
-// Comm is the thread's name, read again when it is older than a tenth of a second.
-func (th *Thread) Comm(now time.Time) string {
-	if n := &th.name; now.Sub(n.read) > 100*time.Millisecond {
-		if text, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
-			n.text = text
-		}
-		n.read = now
+// mostOldName is how old a name may be, as a thread rarely changes it. Most change it when they begin: then no name is older than the thread was when it was read.
+const mostOldName = 100 * time.Millisecond
+
+// At is the name, read again if it is too old. Of a thread that has ended, or executed another program, it is the last that was read.
+func (n *Name) At(now time.Time) string {
+	if age := now.Sub(n.read); age > min(mostOldName, n.read.Sub(n.from)) {
+		n.Read(now)
 	}
-	return th.name.text
+	return n.text
 }
+
+// Known makes sure that there is a name, be it an old one.
+func (n *Name) Known(now time.Time) {
+	if n.text == "" {
+		n.Read(now)
+	}
+}
+
+// Read reads the name again.
+func (n *Name) Read(now time.Time) {
+	if n.th == nil {
+		return
+	}
+	if text, err := procfs.Comm(n.th.Proc.PID, n.th.TID); err == nil {
+		n.text = text
+	}
+	n.read = now
+}
+
+// Name is the thread's name in the program that it runs.
+func (th *Thread) Name() *Name { return th.name }
+
+// Before is the thread's name in the program that it ran before; nil if it has executed no other.
+func (n *Name) Before() *Name { return n.before }
+
+// rename begins a new name: the thread has executed another program.
+func (th *Thread) rename() {
+	old := th.name
+	old.th, old.before = nil, nil
+	th.name = &Name{th: th, from: time.Now(), before: old}
+}
+
+// Comm is the thread's name.
+func (th *Thread) Comm(now time.Time) string { return th.name.At(now) }
