@@ -96,7 +96,7 @@ func attachCommand(std stdio) *cli.Command {
 				return err
 			}
 			if several {
-				return attachWhole(std, to, who.file, req, newProbing)
+				return attachWhole(std, to, who, req, newProbing)
 			}
 			req.meant = to[0].id
 			return attach(std, to[0].pid, req, newWork)
@@ -137,22 +137,22 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 }
 
 // attachWhole attaches to several processes and does the work that newJoint makes on
-// all of them. If x names a file, processes that map it later are attached to as well.
-func attachWhole(std stdio, to []target, x string, req request, newJoint jointMaker) error {
+// all of them. If who names a file, processes that map it later are attached to as well.
+func attachWhole(std stdio, to []target, who whom, req request, newJoint jointMaker) error {
 	if req.mount != "" {
 		return usagef("-mount is for the files of one process, name it with -p and leave out -all and -x; gokprobe debugfs -p PID has those of each")
 	}
 	var file *mapWatch
-	if x != "" {
+	if who.file != "" {
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		var err error
-		if file, err = newMapWatch(ctx, x); err != nil {
+		if file, err = newMapWatch(ctx, who.file); err != nil {
 			return err
 		}
 		to = append(to, file.others(to)...)
 	}
-	return attachSeveral(std, to, file, req, newJoint)
+	return attachSeveral(std, to, who, file, req, newJoint)
 }
 
 // abort detaches after err has kept the probes from being placed. If ctx had ended because

@@ -40,7 +40,7 @@ func decideInject(req *injectRequest, who whom, command []string) (act func(stdi
 		case err != nil:
 			return nil, err
 		case several:
-			return func(std stdio) error { return attachWhole(std, to, who.file, req.request, req.newJoint) }, req.checkSeveral()
+			return func(std stdio) error { return attachWhole(std, to, who, req.request, req.newJoint) }, req.checkSeveral()
 		}
 		req.meant = to[0].id
 		return func(std stdio) error { return attach(std, to[0].pid, req.request, req.newWork) }, req.checkThreads(to[0].pid)

@@ -17,12 +17,12 @@ type shared struct {
 }
 
 // scriptSeveral is the script command after its flags, with several processes.
-func scriptSeveral(std stdio, to []target, x string, req scriptRequest) error {
+func scriptSeveral(std stdio, to []target, who whom, req scriptRequest) error {
 	sn, err := newScenario(std, req)
 	if err != nil {
 		return err
 	}
-	err = attachWhole(std, to, x, req.request, sn.newJoint)
+	err = attachWhole(std, to, who, req.request, sn.newJoint)
 	if !sn.told {
 		err = errors.Join(err, sn.close(nil))
 	}

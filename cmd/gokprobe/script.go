@@ -101,7 +101,7 @@ Examples:
 			case err != nil:
 				return err
 			case several:
-				return scriptSeveral(std, to, who.file, req)
+				return scriptSeveral(std, to, who, req)
 			}
 			req.meant = to[0].id
 			return scriptAttached(std, to[0].pid, req)

@@ -49,7 +49,7 @@ type holding struct {
 }
 
 // attachSeveral does to all processes that are meant, and to those that map a file as they come, what newJoint makes.
-func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJoint jointMaker) error {
+func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req request, newJoint jointMaker) error {
 	in := watchInterrupts(std.warn)
 	defer in.stop()
 	req.progress = std.progress("attaching to %s", processes(len(meant)))
@@ -65,6 +65,9 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJo
 		return err
 	}
 	if pid, err := s.takeAll(ctx, meant); err != nil {
+		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
+	}
+	if pid, err := s.takeForked(ctx, who, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	if err := s.does.complete(ctx, file != nil); err != nil {
@@ -117,6 +120,32 @@ func (s *several) takeAll(ctx context.Context, meant []target) (failed int, err 
 	if len(s.all()) == 0 && s.file == nil {
 		return failed, last
 	}
+	return 0, nil
+}
+
+// mostListings bounds takeForked where processes that can't be held fork all the time.
+const mostListings = 16
+
+// takeForked takes the processes that were forked after the others were listed, and before their parents were held: nobody follows those. It lists until there are none,
+// as children of processes that are held belong to them. One that has executed another program meanwhile, and has its name, is not found.
+func (s *several) takeForked(ctx context.Context, who whom, taken []target) (failed int, err error) {
+	if !who.forks() {
+		return 0, nil
+	}
+	known := map[int]bool{}
+	for _, t := range taken {
+		known[t.pid] = true
+	}
+	for range mostListings {
+		more := who.forked(known)
+		if len(more) == 0 {
+			return 0, nil
+		}
+		if failed, err = s.takeAll(ctx, more); err != nil {
+			return failed, err
+		}
+	}
+	s.std.warn("there are always more processes of these names that nobody follows; some are not probed")
 	return 0, nil
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,4 +250,59 @@ func TestOfAFoundProcessIsToldWhatHelps(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 	p.CheckClean()
+}
+
+// joins is a joint that only notes who joins.
+type joins struct {
+	joint
+	pids []int
+}
+
+func (j *joins) join(_ context.Context, h *holding) error {
+	j.pids = append(j.pids, h.sess.PID())
+	return nil
+}
+
+func (*joins) leave([]*holding) {}
+
+// TestWhoIsForkedBehindTheListingIsTaken: processes of the name that were not listed, as they were forked meanwhile, are taken with -follow until there are no more; those that are
+// held are not listed again.
+func TestWhoIsForkedBehindTheListingIsTaken(t *testing.T) {
+	file, name := renamed(t)
+	progs := []*testprog.Prog{testprog.Start(t, file), testprog.Start(t, file), testprog.Start(t, file)}
+	for _, follow := range []bool{true, false} {
+		does := &joins{}
+		s := &several{std: stdio{err: io.Discard}, does: does, ended: make(chan struct{}, 1)}
+		who := whom{names: []string{name}, all: true, follow: follow}
+		listed := slices.DeleteFunc(named(name), func(d target) bool { return d.pid != progs[0].PID() })
+		if _, err := s.takeAll(t.Context(), listed); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.takeForked(t.Context(), who, listed); err != nil {
+			t.Fatal(err)
+		}
+		want := []int{progs[0].PID()}
+		if follow {
+			want = append(want, progs[1].PID(), progs[2].PID())
+			if more := who.forked(map[int]bool{}); len(more) != 0 {
+				t.Errorf("of those that are held %v are listed again", more)
+			}
+		}
+		slices.Sort(does.pids)
+		slices.Sort(want)
+		if !slices.Equal(does.pids, want) {
+			t.Errorf("follow %v: %v are taken, want %v", follow, does.pids, want)
+		}
+		for _, h := range s.all() {
+			if err := errors.Join(h.files.close(), h.sess.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, p := range progs {
+			p.CheckClean()
+		}
+	}
+	for _, p := range progs {
+		p.Quit()
+	}
 }

@@ -83,9 +83,10 @@ func orAll(err error) error {
 
 // whom holds the flags that name processes.
 type whom struct {
-	names []string
-	all   bool
-	file  string // empty for none
+	names  []string
+	all    bool
+	file   string // empty for none
+	follow bool   // their children as well
 }
 
 // whomFlags are the flags that name processes, for a command that takes several. does is what
@@ -98,14 +99,16 @@ func whomFlags(does string) []cli.Flag {
 	}
 }
 
-func parseWhom(c *cli.Context) whom { return whom{c.StringSlice("p"), c.Bool("all"), c.String("x")} }
+func parseWhom(c *cli.Context) whom {
+	return whom{c.StringSlice("p"), c.Bool("all"), c.String("x"), c.Bool("follow")}
+}
 
 // isGiven reports whether the flags name any process.
 func (w whom) isGiven() bool { return len(w.names) > 0 || w.all || w.file != "" }
 
 // findTargets translates the values of -p; with -all a name means all processes that have it.
 // several reports whether there may be more than one: several were found, or processes that
-// map file may come later.
+// map file may come later, or a process of the name may be forked while we attach.
 func (w whom) findTargets() (found []target, several bool, err error) {
 	args, all := w.names, w.all
 	if len(args) == 0 && w.file == "" {
@@ -146,7 +149,28 @@ func (w whom) findTargets() (found []target, several bool, err error) {
 		}
 		seen[t.pid] = true
 	}
-	return found, len(found) > 1 || w.file != "", nil
+	return found, len(found) > 1 || w.file != "" || w.forks(), nil
+}
+
+// forks tells that children of the processes belong to them which are forked before those are held.
+func (w whom) forks() bool { return w.all && w.follow }
+
+// forked lists the processes of the names that have -all which are not in known, nor held by us. It adds them to known.
+func (w whom) forked(known map[int]bool) (found []target) {
+	for _, arg := range w.names {
+		if _, err := strconv.Atoi(arg); err == nil {
+			continue
+		}
+		for _, t := range named(arg) {
+			if known[t.pid] || ours(t.pid) {
+				t.id.Close()
+				continue
+			}
+			known[t.pid] = true
+			found = append(found, t)
+		}
+	}
+	return found
 }
 
 // named lists the processes of a name, as pidof(1) does: the thread group leader's
