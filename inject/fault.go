@@ -221,9 +221,11 @@ func (f *Fault) register(ctx context.Context) error {
 	case len(kept) == 0 && len(f.later) == 0:
 		return f.nowhere()
 	}
-	there := make([]trace.Placed, len(kept))
-	for i, p := range kept {
-		there[i] = trace.Placed{Place: p.Place, Kprobe: p.kp}
+	var there []trace.Placed
+	for _, p := range kept {
+		for _, at := range append(p.also, p.Place) {
+			there = append(there, trace.Placed{Place: at, Kprobe: p.kp})
+		}
 	}
 	err = f.waits.Await(ctx, f.later, there)
 	if refused := (*trace.PlaceError)(nil); errors.As(err, &refused) {

@@ -29,6 +29,7 @@ const (
 // place is one probe of a fault.
 type place struct {
 	trace.Place // of one that has come for a pattern, Waits: what a call there needs is as with a name that has waited
+	also        []trace.Place // other patterns' names for it
 	fault       *Fault
 	spot        spot
 	abi         fetch.ABI
@@ -63,7 +64,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 		return nil, refused.Err // the rule is named by who asks
 	}
 	var all []*place
-	seen := map[arch.Addr]bool{}
+	seen := map[arch.Addr]*place{}
 	for _, at := range found {
 		switch p := (&place{fault: f, Place: at}); {
 		case at.Return:
@@ -71,9 +72,11 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 		case at.Waits:
 			p.spot, p.abi = atEntry, host.C
 			all = append(all, p)
-		case !seen[at.Addr]:
-			seen[at.Addr] = true
+		case seen[at.Addr] == nil:
+			seen[at.Addr] = p
 			all = append(all, p)
+		default:
+			seen[at.Addr].also = append(seen[at.Addr].also, at)
 		}
 	}
 	return all, err
