@@ -268,7 +268,7 @@ func (f *Fault) enable(ctx context.Context, on bool) error {
 	}
 	s := f.in.session
 	if on {
-		return s.EnableKprobes(ctx, kprobesOf(f.places.All()))
+		return s.EnableWhenThere(ctx, kprobesOf(f.places.All()))
 	}
 	var errs []error
 	for _, p := range f.places.All() {

@@ -205,7 +205,7 @@ func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	return nil
 }
 
-func (s *stand) EnableKprobes(_ context.Context, kps []*kprobes.Kprobe) error {
+func (s *stand) EnableWhenThere(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		if _, known := s.on[kp]; !known {
 			return kprobes.ErrNotRegistered

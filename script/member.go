@@ -434,7 +434,7 @@ func (m *member) enable(ctx context.Context, parts []*part) error {
 		pt.arms.Store(true)
 		all = append(all, pt.kprobes()...)
 	}
-	if m.session.EnableKprobes(ctx, all) == nil {
+	if m.session.EnableWhenThere(ctx, all) == nil {
 		defer m.s.turn.take(nil)()
 		for _, pt := range parts {
 			pt.on = true

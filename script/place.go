@@ -264,7 +264,7 @@ func (pt *part) switchTo(ctx context.Context, on bool) error {
 
 func (pt *part) switchAll(ctx context.Context, on bool) error {
 	if on {
-		return pt.m.session.EnableKprobes(ctx, pt.kprobes())
+		return pt.m.session.EnableWhenThere(ctx, pt.kprobes())
 	}
 	var errs []error
 	for _, kp := range pt.kprobes() {

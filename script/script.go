@@ -31,7 +31,7 @@ type Session interface {
 	RegisterKprobes(context.Context, []*kprobes.Kprobe) error
 	RegisterKretprobes(context.Context, []*kprobes.Kretprobe) error
 	UnregisterKprobes([]*kprobes.Kprobe) error
-	EnableKprobes(context.Context, []*kprobes.Kprobe) error
+	EnableWhenThere(context.Context, []*kprobes.Kprobe) error
 	DisableKprobe(*kprobes.Kprobe) error
 	Status(*kprobes.Kprobe) kprobes.Status
 }
