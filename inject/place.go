@@ -28,7 +28,7 @@ const (
 
 // place is one probe of a fault.
 type place struct {
-	trace.Place // of one that has come for a pattern, Waits: what a call there needs is as with a name that has waited
+	trace.Place               // of one that has come for a pattern, Waits: what a call there needs is as with a name that has waited
 	also        []trace.Place // other patterns' names for it
 	fault       *Fault
 	spot        spot
@@ -57,7 +57,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	s := f.in.session
 	f.waits.Session, f.waits.Program, f.waits.Place = s, s.Program(), f.come
 	f.waits.Warn = func(format string, args ...any) { f.in.log("%s: "+format, append([]any{f.Name()}, args...)...) }
-	r := trace.Resolver{Table: s.Symbols(), Later: true, Programs: s.AwaitsPrograms()}
+	r := trace.Resolver{Table: s.Symbols(), Programs: s.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, f.rule.specs()...)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {

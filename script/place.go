@@ -42,7 +42,7 @@ func (pt *part) resolve(ctx context.Context) error {
 	pt.waits.Warn = func(format string, args ...any) {
 		pt.m.warn("%s %s: "+format, append([]any{p.kind(), p.spec}, args...)...)
 	}
-	r := trace.Resolver{Table: s.Symbols(), Returns: p.returns, Later: true, Programs: s.AwaitsPrograms()}
+	r := trace.Resolver{Table: s.Symbols(), Returns: p.returns, Programs: s.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, p.spec)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {

@@ -155,7 +155,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	program := s.kprobes.Program()
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Later: true, Programs: s.awaits(),
+		Programs: s.awaits(),
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
