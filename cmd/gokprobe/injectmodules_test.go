@@ -21,7 +21,7 @@ func TestInjectAndScriptWaitForAPattern(t *testing.T) {
 		t.Error(got)
 	}
 	r := l.interrupt()
-	for _, want := range []string{"plugged", "4 calls", "2 injected", "libnone.so:n*", "waiting (libnone.so is not loaded yet)"} {
+	for _, want := range []string{"plugged        kprobe", "libplug.so:pl*, libnone.so:n*  4      4         2         0        0       return 7: 2", "libnone.so:n*", "waiting (libnone.so is not loaded yet)"} {
 		if r.status != 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("status %d, stderr %q, want %q in it", r.status, r.stderr, want)
 		}
