@@ -125,9 +125,9 @@ func (a SetArgument) there(b binding) error {
 	if a.N <= len(b.abi.Args) {
 		return nil
 	}
-	params, err := b.fault.in.session.Symbols().Params(b.addr)
+	params, err := b.fault.in.session.Symbols().Params(b.Addr)
 	if b.spot == atCall || a.N > arg.MaxArgs || err == nil && a.N > len(params) {
-		return fmt.Errorf("%s has no argument %d", b.name, a.N)
+		return fmt.Errorf("%s has no argument %d", b.Name, a.N)
 	}
 	return nil
 }

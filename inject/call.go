@@ -33,7 +33,7 @@ type Call struct {
 func (c *Call) Fault() *Fault { return c.place.fault }
 
 // Place is the name of the function or instruction.
-func (c *Call) Place() string { return c.place.name }
+func (c *Call) Place() string { return c.place.Name }
 
 // AtReturn reports whether the body has run.
 func (c *Call) AtReturn() bool { return c.place.spot == atReturn || c.place.spot == atCallReturn }

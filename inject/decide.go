@@ -2,6 +2,7 @@ package inject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,30 +51,46 @@ type tally struct {
 }
 
 // decideInTarget sets the decision of each place, and gives the probes the programs that decide in the target.
-func (f *Fault) decideInTarget() error {
-	if f.rule.After {
-		for _, p := range f.places {
-			p.decision = decision{rest: (*fault.Decider).Decide}
-		}
-		return nil
-	}
+func (f *Fault) decideInTarget(places []*place) error {
 	exact := true
-	for _, p := range f.places {
-		p.decision = p.condition()
-		exact = exact && p.decision.isExact
+	for _, p := range places {
+		exact = exact && p.condition().isExact
 	}
-	steps, static := f.decider.steps(&f.rule)
-	if static = static && exact; !static {
+	var steps []fault.Step
+	if !f.rule.After {
+		steps, f.static = f.decider.steps(&f.rule)
+		f.static = f.static && exact
+	}
+	if !f.static {
 		steps = nil
 	}
 	f.sum = f.decider.tally(steps)
-	for _, p := range f.places {
-		if p.decision.chooseBy(f.sum, static); p.decision.asked.Always() {
-			continue
+	for _, p := range places {
+		if err := p.decide(); err != nil {
+			return err
 		}
-		if err := p.decideBy(p.decision.asked); err != nil {
-			return fmt.Errorf("deciding in the target: %w", err)
-		}
+	}
+	return nil
+}
+
+// errCounted refuses a place that comes later, whose calls can't be counted together with the others'.
+var errCounted = errors.New("the target can't judge the rule's condition there, as it does at the rule's other places")
+
+// decide sets the decision of a place, after that of the rule.
+func (p *place) decide() error {
+	f := p.fault
+	if f.rule.After {
+		p.decision = decision{rest: (*fault.Decider).Decide}
+		return nil
+	}
+	if p.decision = p.condition(); f.static && !p.decision.isExact {
+		return errCounted
+	}
+	if p.decision.chooseBy(f.sum, f.static); p.decision.asked.Always() {
+		return nil
+	}
+	if err := p.decideBy(p.decision.asked); err != nil {
+		return fmt.Errorf("deciding in the target: %w", err)
 	}
 	return nil
 }
@@ -104,7 +121,7 @@ func (p *place) decideBy(c program.Cond) (err error) {
 		return nil
 	}
 	p.kp.SharedState = p.fault.sum.state
-	if p.kp.Program, err = program.Decision(p.name, c.Registers(), c); err == nil {
+	if p.kp.Program, err = program.Decision(p.Name, c.Registers(), c); err == nil {
 		_, err = program.Check(p.kp.Program)
 	}
 	return err
@@ -138,7 +155,7 @@ func (f *Fault) eligibleInTarget() (n uint64) {
 	case f.rule.Syscall == "":
 		return f.sum.state.Cell(0) - f.sum.began
 	}
-	for _, p := range f.places {
+	for _, p := range f.places.All() {
 		n += p.sp.State(0)
 	}
 	return n

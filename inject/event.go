@@ -7,6 +7,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // Event is one injected call.
@@ -46,7 +47,10 @@ type Stats struct {
 	Misses kprobes.Misses // Missed by why
 	// Actions counts by Rule.Do how often each was done.
 	Actions []ActionStats
-	Places  []PlaceStats
+	// Places are also the patterns that wait, and have no place.
+	Places []PlaceStats
+	// Patterns that waited for programs, under Follow and AwaitPrograms.
+	Patterns []trace.PatternStats
 }
 
 // ActionStats is how often an action was done.
@@ -84,9 +88,14 @@ func (p PlaceStats) By() string {
 // Stats returns the counts up to now, or after the fault's end its last counts.
 func (f *Fault) Stats() Stats {
 	out := f.Counts()
-	for _, p := range f.places {
+	for _, p := range f.places.All() {
 		out.Places = append(out.Places, p.stats())
 	}
+	f.waits.Look()
+	for _, at := range f.waits.Without() {
+		out.Places = append(out.Places, PlaceStats{Name: at.Place, Reason: at.Reason, Waiting: at.Waiting, Gone: at.Gone})
+	}
+	out.Patterns = f.waits.Found()
 	if len(out.Places) == 1 {
 		out.Places[0].Calls = out.Calls
 	}
@@ -101,7 +110,7 @@ func (f *Fault) Counts() Stats {
 		out.Actions = append(out.Actions, ActionStats{f.described(i, a), f.did[i]})
 	}
 	f.mu.Unlock()
-	for _, p := range f.places {
+	for _, p := range f.places.All() {
 		var at PlaceStats
 		p.count(&at)
 		out.Calls, out.Missed, out.Misses = out.Calls+at.Calls, out.Missed+at.Missed, out.Misses.Plus(at.Misses)
@@ -114,15 +123,31 @@ func (f *Fault) Counts() Stats {
 
 // described is the text of an action in events, if it is the same at all places.
 func (f *Fault) described(i int, a Action) string {
-	for n, p := range f.places {
-		if p.effects[i].would != f.places[0].effects[i].would {
+	places := f.places.All()
+	for n, p := range places {
+		if p.effects[i].would != places[0].effects[i].would {
 			return a.String()
 		}
-		if n == len(f.places)-1 {
+		if n == len(places)-1 {
 			return p.effects[i].would
 		}
 	}
 	return a.String()
+}
+
+// Gone tells that no place is left, why, and that none will come back.
+func (f *Fault) Gone() (why string, gone bool) {
+	if why, gone = f.waits.Over(); !gone {
+		return "", false
+	}
+	for _, p := range f.places.All() {
+		st := p.stats()
+		if !st.Gone || st.Waiting {
+			return "", false
+		}
+		why = st.Reason
+	}
+	return why, true
 }
 
 // look stores the status of a place before its probe is unregistered.
@@ -164,7 +189,7 @@ func (p *place) status() PlaceStats {
 	}
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
-		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module,
+		Name: p.Name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module,
 		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Gone: st.Flags&kprobes.FlagGone != 0, Decides: p.decides(st.Mechanism == kprobes.Optimized),
 	}
 	p.count(&out)

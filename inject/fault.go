@@ -16,11 +16,14 @@ import (
 type Fault struct {
 	in      *Injector
 	rule    Rule
-	places  []*place
-	skipped trace.Skipped // places of patterns that can't be probed, by reason
-	decider *Decider      // the rule's, or one of the fault's own
-	group   *Group        // whose fault it is in this process, if it is one's
-	sum     tally         // what the places' programs count together
+	places  trace.Growing[*place]
+	waits   trace.Awaiting // patterns
+	later   []trace.Place  // those that have no place when the fault begins
+	skipped trace.Skipped  // places of patterns that can't be probed, by reason
+	decider *Decider       // the rule's, or one of the fault's own
+	group   *Group         // whose fault it is in this process, if it is one's
+	sum     tally          // what the places' programs count together
+	static  bool           // they do the static part
 
 	// The rest is guarded by mu.
 	mu       sync.Mutex
@@ -53,27 +56,28 @@ func (in *Injector) newFault(ctx context.Context, r Rule, g *Group) (*Fault, err
 	if err != nil {
 		return nil, err
 	}
-	if f.places, err = f.resolve(ctx); err != nil {
+	places, err := f.resolve(ctx)
+	if err != nil {
 		return nil, err
 	}
-	for _, p := range f.places {
+	for _, p := range places {
 		if err := f.read(ctx, p); err != nil {
 			return nil, err
 		}
 	}
-	return f, f.prepare()
+	return f, f.prepare(places)
 }
 
 // read reads the symbols and debug information that the rule needs for a place, so that later steps are quick.
 func (f *Fault) read(ctx context.Context, p *place) error {
-	if ctx.Done() == nil || p.isCall() || p.waits {
+	if ctx.Done() == nil || p.isCall() || p.Waits {
 		return ctx.Err()
 	}
 	table := f.in.session.Symbols()
-	if err := table.Ready(ctx, p.addr); err != nil {
+	if err := table.Ready(ctx, p.Addr); err != nil {
 		return err
 	}
-	return table.ReadyParams(ctx, p.addr)
+	return table.ReadyParams(ctx, p.Addr)
 }
 
 // Rule is the fault's rule.
@@ -209,17 +213,30 @@ func (f *Fault) register(ctx context.Context) error {
 	if f.rule.Syscall != "" {
 		return f.registerCalls(ctx)
 	}
-	kept, err := trace.Register(ctx, f.places, f.registerAll, f.leaveOut)
-	if err == nil && len(kept) == 0 {
-		err = f.nowhere()
+	kept, err := trace.Register(ctx, f.places.All(), f.registerAll, f.leaveOut)
+	f.places.Set(kept)
+	switch {
+	case err != nil:
+		return err
+	case len(kept) == 0 && len(f.later) == 0:
+		return f.nowhere()
 	}
-	f.places = kept
+	var there []trace.Placed
+	for _, p := range kept {
+		for _, at := range append(p.also, p.Place) {
+			there = append(there, trace.Placed{Place: at, Kprobe: p.kp})
+		}
+	}
+	err = f.waits.Await(ctx, f.later, there)
+	if refused := (*trace.PlaceError)(nil); errors.As(err, &refused) {
+		return refused.Err // the rule is named by who asks
+	}
 	return err
 }
 
 // leaveOut leaves a place of a pattern out that can't be probed. Any other is an error.
 func (f *Fault) leaveOut(p *place, err error) error {
-	if p.optional && trace.Skippable(err) {
+	if p.Optional && trace.Skippable(err) {
 		f.skipped.Add(err)
 		return nil
 	}
@@ -251,10 +268,10 @@ func (f *Fault) enable(ctx context.Context, on bool) error {
 	}
 	s := f.in.session
 	if on {
-		return s.EnableKprobes(ctx, kprobesOf(f.places))
+		return s.EnableWhenThere(ctx, kprobesOf(f.places.All()))
 	}
 	var errs []error
-	for _, p := range f.places {
+	for _, p := range f.places.All() {
 		errs = append(errs, s.DisableKprobe(p.kp))
 	}
 	return errors.Join(errs...)
@@ -265,14 +282,15 @@ func (f *Fault) unregister() error {
 	f.mu.Lock()
 	f.switchTo(false)
 	f.mu.Unlock()
-	for _, p := range f.places {
+	f.waits.Remove() // first, lest more come
+	for _, p := range f.places.All() {
 		p.look()
 	}
 	var err error
 	if f.rule.Syscall != "" {
 		err = f.unregisterCalls()
 	} else {
-		err = f.in.session.UnregisterKprobes(kprobesOf(f.places))
+		err = f.in.session.UnregisterKprobes(kprobesOf(f.places.All()))
 	}
 	if f.group != nil {
 		f.group.ended(f)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // Group is one rule in several processes, each with an Injector of its own. Calls are counted in each process by itself, as in followed
@@ -183,6 +184,7 @@ func (g *Group) sum(of func(*Fault) Stats) (sum Stats) {
 	for _, pt := range parts {
 		st := pt.stats(of)
 		sum.Calls, sum.Eligible, sum.Injected = sum.Calls+st.Calls, sum.Eligible+st.Eligible, sum.Injected+st.Injected
+		sum.Patterns = trace.AddPatterns(sum.Patterns, st.Patterns)
 		sum.Refused, sum.Missed, sum.Misses = sum.Refused+st.Refused, sum.Missed+st.Missed, sum.Misses.Plus(st.Misses)
 		for i, a := range st.Actions {
 			if same := &sum.Actions[i]; same.Action == "" || same.Action == a.Action {

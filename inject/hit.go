@@ -50,7 +50,7 @@ func (p *place) want() error {
 		return nil
 	}
 	var err error
-	p.values, err = w.At(p.fault.in.session.Symbols(), values.Place{Addr: p.addr, Waits: p.waits})
+	p.values, err = w.At(p.fault.in.session.Symbols(), values.Place{Addr: p.Addr, Waits: p.Waits})
 	var wrong *values.Error
 	if errors.As(err, &wrong) {
 		wrong.Text = withoutName(wrong.Text)
@@ -83,8 +83,8 @@ func (p *place) follow() {
 		p.rp.MaxActive = trace.ManyActive
 	}
 	p.kp = &p.rp.KP
-	if !p.waits {
-		p.results, _ = p.fault.in.session.Symbols().Results(p.addr) // else the result is a word
+	if !p.Waits {
+		p.results, _ = p.fault.in.session.Symbols().Results(p.Addr) // else the result is a word
 	}
 	if p.values != nil {
 		trace.Keep(p.rp, p.values.Layout)

@@ -285,6 +285,16 @@ func TestAFunctionOfALibraryThatIsLoadedLater(t *testing.T) {
 	if st := f.Stats(); st.Places[0].Waiting || st.Calls != 9 || st.Eligible != 9 || st.Injected != 4 {
 		t.Errorf("%+v", st)
 	}
+	// It may be stopped and started while the library is gone.
+	p.Do("close 0", "did")
+	if err := errors.Join(f.Stop(), f.Start()); err != nil {
+		t.Error(err)
+	}
+	p.Do("open 0 "+lib, "did")
+	p.Do("call 0 plugged 3", "did")
+	if st := f.Stats(); st.Calls != 12 || st.Injected != 6 {
+		t.Errorf("%+v", st)
+	}
 	if err := errors.Join(in.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}

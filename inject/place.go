@@ -28,14 +28,11 @@ const (
 
 // place is one probe of a fault.
 type place struct {
-	fault    *Fault
-	name     string
-	addr     arch.Addr // where the function or the instruction is; 0 while its library is not loaded
-	symbol   string    // a specification that stands for it alone; empty if there is none
-	waits    bool
-	optional bool // it comes from a pattern
-	spot     spot
-	abi      fetch.ABI
+	trace.Place               // of one that has come for a pattern, Waits: what a call there needs is as with a name that has waited
+	also        []trace.Place // other patterns' names for it
+	fault       *Fault
+	spot        spot
+	abi         fetch.ABI
 
 	kp *kprobes.Kprobe       // of a Kretprobe, its KP
 	rp *kprobes.Kretprobe    // with Rule.After
@@ -57,24 +54,29 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 		p, err := f.newSyscallPlace()
 		return []*place{p}, err
 	}
-	r := trace.Resolver{Table: f.in.session.Symbols(), Programs: f.in.session.AwaitsPrograms()}
+	s := f.in.session
+	f.waits.Session, f.waits.Program, f.waits.Place = s, s.Program(), f.come
+	f.waits.Warn = func(format string, args ...any) { f.in.log("%s: "+format, append([]any{f.Name()}, args...)...) }
+	r := trace.Resolver{Table: s.Symbols(), Programs: s.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, f.rule.specs()...)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {
 		return nil, refused.Err // the rule is named by who asks
 	}
 	var all []*place
-	seen := map[arch.Addr]bool{}
+	seen := map[arch.Addr]*place{}
 	for _, at := range found {
-		switch p := (&place{fault: f, name: at.Name, addr: at.Addr, symbol: at.Symbol, optional: at.Optional}); {
+		switch p := (&place{fault: f, Place: at}); {
 		case at.Return:
 			return nil, errReturnSpec
 		case at.Waits:
-			p.waits, p.spot, p.abi = true, atEntry, host.C
+			p.spot, p.abi = atEntry, host.C
 			all = append(all, p)
-		case !seen[at.Addr]:
-			seen[at.Addr] = true
+		case seen[at.Addr] == nil:
+			seen[at.Addr] = p
 			all = append(all, p)
+		default:
+			seen[at.Addr].also = append(seen[at.Addr].also, at)
 		}
 	}
 	return all, err
@@ -82,29 +84,38 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 
 var errReturnSpec = errors.New(trace.ReturnSuffix + " can't be used here; a rule acts after the body if it has After (-after)")
 
-// prepare makes a probe for each place, not registered yet. A place of a pattern for which there can be none is left out.
-func (f *Fault) prepare() error {
+// prepare makes a probe for each place, not registered yet. A place of a pattern for which there can be none is left out. A pattern that waits is tried as a place
+// that does: so it is known what those that come are to do, and that they can.
+func (f *Fault) prepare(all []*place) error {
 	if f.rule.Syscall != "" {
-		return f.decideInTarget()
+		f.places.Set(all)
+		return f.decideInTarget(all)
 	}
-	var kept []*place
-	for _, p := range f.places {
+	var kept, now []*place
+	for _, p := range all {
 		err := p.prepare()
 		switch {
 		case err == nil:
 			kept = append(kept, p)
-		case p.optional && trace.Skippable(err):
+		case p.Optional && trace.Skippable(err):
 			f.skipped.Add(err)
-		case p.name == f.rule.name():
+		case p.Name == f.rule.name():
 			return err // which names it
 		default:
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
-	if f.places = kept; len(kept) == 0 {
+	for _, p := range kept {
+		if p.Pattern {
+			f.later = append(f.later, p.Place)
+		} else {
+			now = append(now, p)
+		}
+	}
+	if f.places.Set(now); len(kept) == 0 {
 		return f.nowhere()
 	}
-	return f.decideInTarget()
+	return f.decideInTarget(kept)
 }
 
 // nowhere is the error of a rule without a place that can be probed.
@@ -129,11 +140,11 @@ func (p *place) prepare() error {
 		p.kp.PreHandler = p.hit
 	}
 	p.kp.Flags = kprobes.FlagDisabled
-	if p.kp.Addr = p.addr; p.symbol != "" {
-		p.kp.Addr, p.kp.SymbolName = 0, p.symbol
+	if p.kp.Addr = p.Addr; p.Symbol != "" {
+		p.kp.Addr, p.kp.SymbolName = 0, p.Symbol
 	}
 	if p.spot != atReturn {
-		p.kp.Offset = uint64(at - p.addr)
+		p.kp.Offset = uint64(at - p.Addr)
 	}
 	return nil
 }
@@ -142,20 +153,20 @@ func (p *place) prepare() error {
 func (p *place) findSpot() (at arch.Addr, err error) {
 	r := &p.fault.rule
 	table := p.fault.in.session.Symbols()
-	if !p.waits {
-		p.abi = values.ABIOf(table, p.addr)
-		at, err = p.fault.in.session.Entry(p.addr)
+	if at = p.Addr; !p.Waits {
+		p.abi = values.ABIOf(table, p.Addr)
+		at, err = p.fault.in.session.Entry(p.Addr)
 	}
 	switch {
 	case err == nil && r.After:
 		p.spot = atReturn
-		return p.addr, nil
+		return p.Addr, nil
 	case err == nil:
 		p.spot = atEntry
 		return at, nil
 	case errors.Is(err, kprobes.ErrNotEntry) && !r.After && !r.ends():
 		p.spot = atInstruction
-		return p.addr, nil
+		return p.Addr, nil
 	case errors.Is(err, kprobes.ErrNotEntry) && r.After:
 		return 0, fmt.Errorf("only a call of a function can be followed to its end: %w", err)
 	case errors.Is(err, kprobes.ErrNotEntry):
@@ -165,4 +176,8 @@ func (p *place) findSpot() (at arch.Addr, err error) {
 }
 
 // Skipped lists the places of patterns that are not probed, by reason; empty if there are none.
-func (f *Fault) Skipped() string { return f.skipped.String() }
+func (f *Fault) Skipped() string {
+	all := f.waits.Skipped()
+	all.AddAll(f.skipped)
+	return all.String()
+}

@@ -51,7 +51,7 @@ func (a Return) bind(b binding) (effect, error) {
 func (a Return) failing(p *place) (Return, error) {
 	table := p.fault.in.session.Symbols()
 	a.Fails = false
-	if !p.waits && table.GoFunction(p.addr) {
+	if !p.Waits && table.GoFunction(p.Addr) {
 		return a, errors.New("a Go function sets no errno; give the error that it shall return")
 	}
 	name := p.function()
@@ -59,8 +59,8 @@ func (a Return) failing(p *place) (Return, error) {
 		a.Value, a.Errno = int64(a.Errno), 0
 		return a, nil
 	}
-	if !p.waits {
-		if results, err := table.Results(p.addr); err == nil {
+	if !p.Waits {
+		if results, err := table.Results(p.Addr); err == nil {
 			a.Value, err = failure(results)
 			return a, err
 		}
@@ -73,9 +73,9 @@ func (a Return) failing(p *place) (Return, error) {
 
 // function is the name of the function, without module and version.
 func (p *place) function() string {
-	name := p.name
-	if !p.waits {
-		if loc, ok := p.fault.in.session.Symbols().Lookup(p.addr); ok && loc.Symbol.Linkage != "" {
+	name := p.Name
+	if !p.Waits {
+		if loc, ok := p.fault.in.session.Symbols().Lookup(p.Addr); ok && loc.Symbol.Linkage != "" {
 			name = loc.Symbol.Linkage
 		}
 	}

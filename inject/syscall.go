@@ -12,6 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // A rule about system calls has a single place, a SyscallProbe. That sees the calls by probes at all instructions that make
@@ -24,7 +25,7 @@ func (f *Fault) newSyscallPlace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{fault: f, name: callsName(r.Syscall, numbers), spot: atCall, abi: host.Kernel}
+	p := &place{fault: f, Place: trace.Place{Name: callsName(r.Syscall, numbers)}, spot: atCall, abi: host.Kernel}
 	p.sp = &kprobes.SyscallProbe{Numbers: numbers, By: r.SyscallBy, Flags: kprobes.FlagDisabled}
 	if r.After {
 		p.spot = atCallReturn
@@ -68,7 +69,7 @@ func (c *Call) calledName() string {
 	if c.place.isCall() {
 		return SyscallName(c.Syscall())
 	}
-	return c.place.name
+	return c.place.Name
 }
 
 // at is the call's address for events.
@@ -155,7 +156,7 @@ func (c *Call) Errno(e unix.Errno) error {
 func (p *place) callStats() PlaceStats {
 	st := p.fault.in.session.SyscallStatus(p.sp)
 	out := PlaceStats{
-		Name: p.name, Way: st.Way, Reason: st.Reason, Gone: st.Gone, Decides: "tracer",
+		Name: p.Name, Way: st.Way, Reason: st.Reason, Gone: st.Gone, Decides: "tracer",
 	}
 	p.count(&out)
 	if st.Way == kprobes.SyscallBySites && !st.Gone {
@@ -175,7 +176,7 @@ func (f *Fault) callPlaces() []*place {
 	if f.rule.Syscall == "" {
 		return nil
 	}
-	return f.places
+	return f.places.All()
 }
 
 // ParseSyscallWay reads how system calls are seen: auto, sites or ptrace.
@@ -190,9 +191,10 @@ func ParseSyscallWay(text string) (kprobes.SyscallWay, error) {
 
 // registerCalls registers the probes of system calls, disabled.
 func (f *Fault) registerCalls(ctx context.Context) error {
-	for i, p := range f.places {
+	places := f.places.All()
+	for i, p := range places {
 		if err := f.in.session.RegisterSyscallProbe(ctx, p.sp); err != nil {
-			for _, o := range f.places[:i] {
+			for _, o := range places[:i] {
 				err = errors.Join(err, f.in.session.UnregisterSyscallProbe(o.sp))
 			}
 			return err

@@ -53,7 +53,7 @@ func (p *place) returning(w wanted, would string) (effect, error) {
 
 // point is the address at which the place's calls are ended now: a library may have been loaded again.
 func (p *place) point() returnPoint {
-	at := p.addr
+	at := p.Addr
 	if p.kp != nil && p.kp.Addr != 0 {
 		at = p.kp.Addr
 	}
@@ -167,14 +167,14 @@ func parseResult(text string) (Action, error) {
 
 // warnInlined warns of calls that a rule does not see: the compiler has put the function's body in their place.
 func (p *place) warnInlined(table *symbols.Table) {
-	if p.waits || p.optional || p.spot == atInstruction {
+	if p.Waits || p.Optional || p.spot == atInstruction {
 		return
 	}
-	switch n, _ := table.Inlined(p.addr); n {
+	switch n, _ := table.Inlined(p.Addr); n {
 	case 0:
 	case 1:
-		p.fault.in.log("%s: the compiler has inlined 1 call of it, which is not seen", p.name)
+		p.fault.in.log("%s: the compiler has inlined 1 call of it, which is not seen", p.Name)
 	default:
-		p.fault.in.log("%s: the compiler has inlined %d calls of it, which are not seen", p.name, n)
+		p.fault.in.log("%s: the compiler has inlined %d calls of it, which are not seen", p.Name, n)
 	}
 }

@@ -54,16 +54,21 @@ func (s *Session) EnableKprobe(kp *Kprobe) error {
 // faster than one by one. (The kernel has no such call.) If ctx or the session's own context is done before the first probe is armed, none is: the error
 // matches that context's error and cause.
 func (s *Session) EnableKprobes(ctx context.Context, kps []*Kprobe) error {
-	return s.registry.setDisabled(ctx, kps, false)
+	return s.registry.setDisabled(ctx, kps, false, false)
+}
+
+// EnableWhenThere is EnableKprobes, but a probe that is gone and waits is no error: it is armed when its code comes again. (The kernel has none that wait.)
+func (s *Session) EnableWhenThere(ctx context.Context, kps []*Kprobe) error {
+	return s.registry.setDisabled(ctx, kps, false, true)
 }
 
 // DisableKprobe silences kp and keeps it registered. The breakpoint goes when all
 // probes at its address are disabled (A50).
 func (s *Session) DisableKprobe(kp *Kprobe) error {
-	return s.registry.setDisabled(context.Background(), []*Kprobe{kp}, true)
+	return s.registry.setDisabled(context.Background(), []*Kprobe{kp}, true, true)
 }
 
-func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable bool) error {
+func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable, whenThere bool) error {
 	ctx, forget := rg.s.within(ctx)
 	defer forget()
 	return rg.s.do(func() error {
@@ -72,7 +77,7 @@ func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable bool
 			switch {
 			case kp.session != rg.s:
 				return probeError(kp, ErrNotRegistered)
-			case kp.Flags&FlagGone != 0 && !disable:
+			case kp.Flags&FlagGone != 0 && !disable && !(whenThere && kp.waits):
 				return probeError(kp, ErrGone)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // Case is one thing that the scenario has checked: the whole of it, a call of expect() in
@@ -165,6 +166,17 @@ type Result struct {
 	Processes []Process
 }
 
+// Patterns is what the patterns of all probes and faults were found to stand for, if programs were awaited.
+func (r Result) Patterns() (all []trace.PatternStats) {
+	for _, p := range r.Probes {
+		all = trace.AddPatterns(all, p.Patterns)
+	}
+	for _, f := range r.Faults {
+		all = trace.AddPatterns(all, f.Stats.Patterns)
+	}
+	return all
+}
+
 // Probe is what became of the probes that one kprobe() or kretprobe() has made.
 type Probe struct {
 	Spec, Kind   string
@@ -172,8 +184,10 @@ type Probe struct {
 	Hits, Missed uint64         // Hits are those that the filter kept
 	Misses       kprobes.Misses // Missed by why
 	Mechanism    kprobes.Mechanism
-	Reason       string // why it is not optimized
+	Reason       string // why it is not optimized, or is in no place
 	Skipped      int    // places of a pattern that can't be probed
+	// Patterns that waited for programs, if the session awaits them.
+	Patterns []trace.PatternStats
 }
 
 // Finish runs the functions for the end, at_end first, then the tests, and returns the

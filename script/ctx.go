@@ -66,7 +66,7 @@ func (c *hitContext) session() Session { return c.site.part.m.session }
 
 var errLate = errors.New("ctx can't be used any more: its handler has returned")
 
-func (c *hitContext) String() string        { return fmt.Sprintf("<hit of %s in %d>", c.site.name, c.tid) }
+func (c *hitContext) String() string        { return fmt.Sprintf("<hit of %s in %d>", c.site.Name, c.tid) }
 func (c *hitContext) Type() string          { return "ctx" }
 func (c *hitContext) Freeze()               {}
 func (c *hitContext) Truth() starlark.Bool  { return true }
@@ -85,7 +85,7 @@ func init() {
 		"comm":  func(c *hitContext) (starlark.Value, error) { return starlark.String(c.hit.Comm()), nil },
 		"time":  func(c *hitContext) (starlark.Value, error) { return starlark.MakeInt64(c.time.UnixNano()), nil },
 		"probe": func(c *hitContext) (starlark.Value, error) { return c.site.part.p, nil },
-		"name":  func(c *hitContext) (starlark.Value, error) { return starlark.String(c.site.name), nil },
+		"name":  func(c *hitContext) (starlark.Value, error) { return starlark.String(c.site.Name), nil },
 		"addr": func(c *hitContext) (starlark.Value, error) {
 			return starlark.MakeUint64(uint64(c.site.kp.Addr)), nil
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // injection is what inject() returns: a fault.
@@ -283,13 +284,14 @@ func (f *injection) enable(m *member, on bool) (err error) {
 // newSite is a place for a context of a fault's call.
 func (fp *faultPart) newSite(c *inject.Call) *site {
 	f := fp.f
-	at := &site{name: c.Place(), kp: &kprobes.Kprobe{}}
+	at := &site{Place: trace.Place{Name: c.Place()}, kp: &kprobes.Kprobe{}}
 	for _, p := range fp.fault.Stats().Places {
-		if p.Name == at.name {
+		if p.Name == at.Name {
 			at.kp.Addr = p.Addr
 		}
 	}
-	at.part = &part{p: &probe{s: f.s, spec: f.name(), pos: f.pos, enabled: true, fault: f}, m: fp.m, places: []*site{at}}
+	at.part = &part{p: &probe{s: f.s, spec: f.name(), pos: f.pos, enabled: true, fault: f}, m: fp.m}
+	at.part.places.Add(at)
 	return at
 }
 

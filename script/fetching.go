@@ -25,28 +25,20 @@ func (p *probe) newWish(args texts, filter string) *values.Wish {
 	return w
 }
 
-// fetching finds out how what is wished is fetched at each place: where a parameter lies depends on the function.
-func (pt *part) fetching(ctx context.Context) error {
+// fetching finds out how what is wished is fetched at a place: where a parameter lies depends on the function.
+func (pt *part) fetching(ctx context.Context, at *site) (err error) {
 	if pt.p.wish == nil {
 		return nil
 	}
-	pt.values = map[*site]*values.Values{}
-	table := pt.m.session.Symbols()
-	for _, at := range pt.places {
-		place := values.Place{Addr: at.kp.Addr, Waits: at.waits}
-		if found, err := table.Resolve(ctx, at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
-			place.Addr = found[0].Addr
+	table, place := pt.m.session.Symbols(), values.Place{Waits: true}
+	if !at.Waits {
+		place = values.Place{Addr: at.Addr}
+		if err := table.ReadyParams(ctx, at.Addr); err != nil {
+			return err
 		}
-		if !place.Waits {
-			if err := table.ReadyParams(ctx, place.Addr); err != nil {
-				return err
-			}
-		}
-		v, err := pt.p.wish.At(table, place)
-		if err != nil {
-			return wishError(err)
-		}
-		pt.values[at] = v
+	}
+	if at.values, err = pt.p.wish.At(table, place); err != nil {
+		return wishError(err)
 	}
 	return nil
 }
@@ -64,7 +56,7 @@ func wishError(err error) error {
 
 // save keeps values of a call's entry for its return.
 func (c *hitContext) save() []uint64 {
-	if v := c.site.part.values[c.site]; v != nil && v.Layout.Saved() > 0 {
+	if v := c.site.values; v != nil && v.Layout.Saved() > 0 {
 		return v.Layout.Save(c.hit, c.hit)
 	}
 	return nil
@@ -73,7 +65,7 @@ func (c *hitContext) save() []uint64 {
 // fetch makes the values of a hit, and tells whether the filter keeps it.
 func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 	p := c.site.part.p
-	v := c.site.part.values[c.site]
+	v := c.site.values
 	if v == nil {
 		return true, nil
 	}

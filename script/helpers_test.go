@@ -190,6 +190,14 @@ func (s *stand) RegisterKretprobes(_ context.Context, rps []*kprobes.Kretprobe) 
 
 func (s *stand) AwaitsPrograms() bool { return false }
 
+func (s *stand) Program() uint64 { return 1 }
+
+func (s *stand) RegisterPattern(context.Context, *kprobes.Pattern) error { return nil }
+
+func (s *stand) UnregisterPattern(*kprobes.Pattern) error { return nil }
+
+func (s *stand) PatternStatus(*kprobes.Pattern) (st kprobes.PatternStatus) { return st }
+
 func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		delete(s.on, kp)
@@ -197,7 +205,7 @@ func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	return nil
 }
 
-func (s *stand) EnableKprobes(_ context.Context, kps []*kprobes.Kprobe) error {
+func (s *stand) EnableWhenThere(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		if _, known := s.on[kp]; !known {
 			return kprobes.ErrNotRegistered

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,14 @@ func (m *member) log() func(string) {
 		return m.s.o.Log
 	}
 	return func(text string) { m.s.o.Log(fmt.Sprintf("process %d: %s", m.process.PID, text)) }
+}
+
+// warn tells what is wrong in the process.
+func (m *member) warn(format string, args ...any) {
+	if m.s.several() {
+		format, args = "process %d: "+format, append([]any{m.process.PID}, args...)
+	}
+	m.s.warn(format, args...)
 }
 
 // only is the process that the scenario was loaded for; nil if any may join.
@@ -128,10 +137,13 @@ func (m *member) quit() error {
 	m.left = true
 	parts := m.parts()
 	give()
+	for _, pt := range parts {
+		pt.waits.Remove() // first, lest more come
+	}
 	last := map[*site]kprobes.Status{}
 	look := func() {
 		for _, pt := range parts {
-			for _, at := range pt.places {
+			for _, at := range pt.places.All() {
 				last[at] = m.session.Status(at.kp)
 			}
 		}
@@ -170,7 +182,7 @@ func (m *member) remove() error {
 	m.forget()
 	give()
 	for _, pt := range parts {
-		_ = m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+		pt.unregister()
 	}
 	return err
 }
@@ -240,16 +252,14 @@ func (m *member) faults() (all []Fault) {
 
 // Gone tells that of a process' probes and faults no place is left, why, and that none will come back.
 func (s *Script) Gone(session Session) (why string, gone bool) {
-	var kps []*kprobes.Kprobe
+	var parts []*part
 	var faults []*inject.Fault
 	give := s.turn.take(nil)
 	for _, m := range s.members {
 		if m.session != session {
 			continue
 		}
-		for _, pt := range m.parts() {
-			kps = append(kps, pt.kprobes()...)
-		}
+		parts = append(parts, m.parts()...)
 		for _, f := range s.injections {
 			if fp := f.in(m); fp != nil {
 				faults = append(faults, fp.fault)
@@ -257,19 +267,23 @@ func (s *Script) Gone(session Session) (why string, gone bool) {
 		}
 	}
 	give()
-	for _, kp := range kps {
-		st := session.Status(kp)
-		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
+	for _, pt := range parts {
+		reason, over := pt.waits.Over()
+		if !over {
 			return "", false
 		}
-		why, gone = st.Reason, true
-	}
-	for _, f := range faults {
-		for _, at := range f.Stats().Places {
-			if !at.Gone || at.Waiting {
+		why, gone = cmp.Or(reason, why), gone || reason != ""
+		for _, kp := range pt.kprobes() {
+			st := session.Status(kp)
+			if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
 				return "", false
 			}
-			why, gone = at.Reason, true
+			why, gone = st.Reason, true
+		}
+	}
+	for _, f := range faults {
+		if why, gone = f.Gone(); !gone {
+			return "", false
 		}
 	}
 	return why, gone
@@ -417,9 +431,10 @@ func (m *member) switched(what any, err error, note func()) error {
 func (m *member) enable(ctx context.Context, parts []*part) error {
 	var all []*kprobes.Kprobe
 	for _, pt := range parts {
+		pt.arms.Store(true)
 		all = append(all, pt.kprobes()...)
 	}
-	if m.session.EnableKprobes(ctx, all) == nil {
+	if m.session.EnableWhenThere(ctx, all) == nil {
 		defer m.s.turn.take(nil)()
 		for _, pt := range parts {
 			pt.on = true

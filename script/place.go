@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -16,35 +17,32 @@ import (
 type part struct {
 	p      *probe
 	m      *member
-	places []*site
-	values map[*site]*values.Values // of args and filter; nil if there are none
+	places trace.Growing[*site]
+	waits  trace.Awaiting // patterns
+	later  []trace.Place  // one that has no place when the part begins
 
 	registered bool
-	on         bool   // it is armed, as far as is known
-	handled    uint64 // hits or returns that met the filter, if there is a pre or ret
-	skipped    int    // places of a pattern that can't be probed
+	on         bool        // it is armed, as far as is known
+	arms       atomic.Bool // what comes later is armed, too; it changes before the places do
+	handled    uint64      // hits or returns that met the filter, if there is a pre or ret
+	skipped    int         // places of a pattern that can't be probed
 }
 
 // newPart finds p's places in a process. Nothing is registered.
 func (p *probe) newPart(ctx context.Context, m *member) (*part, error) {
 	pt := &part{p: p, m: m}
-	err := pt.resolve(ctx)
-	if err == nil {
-		err = pt.fetching(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, at := range pt.places {
-		pt.handle(at)
-	}
-	return pt, nil
+	return pt, pt.resolve(ctx)
 }
 
 // resolve lists the places that p's specification stands for.
 func (pt *part) resolve(ctx context.Context) error {
 	p := pt.p
-	r := trace.Resolver{Table: pt.m.session.Symbols(), Returns: p.returns, Programs: pt.m.session.AwaitsPrograms()}
+	s := pt.m.session
+	pt.waits.Session, pt.waits.Returns, pt.waits.Program, pt.waits.Place = s, p.returns, s.Program(), pt.come
+	pt.waits.Warn = func(format string, args ...any) {
+		pt.m.warn("%s %s: "+format, append([]any{p.kind(), p.spec}, args...)...)
+	}
+	r := trace.Resolver{Table: s.Symbols(), Returns: p.returns, Programs: s.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, p.spec)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {
@@ -54,16 +52,66 @@ func (pt *part) resolve(ctx context.Context) error {
 		if at.Return != p.returns {
 			return errors.New(trace.ReturnSuffix + " is for kretprobe, which follows calls to their returns")
 		}
-		one := pt.site(at.Name, at.Symbol, at.Addr)
-		one.waits, one.option = at.Waits, at.Optional
-		pt.places = append(pt.places, one)
+		one, err := pt.site(ctx, at)
+		switch {
+		case err != nil:
+			return err
+		case at.Pattern: // what comes is wanted as one that waits, so it is known that it can be
+			pt.later = append(pt.later, at)
+		default:
+			pt.places.Add(one)
+		}
 	}
 	return err
 }
 
+// come places what a pattern stands for in a library or program that has come. It is armed from the beginning if the others are, or are about to be: nobody runs
+// there yet. Others switch the places that they see, so it looks again when they see the new ones. It runs on the tracer's thread, without the turn.
+func (pt *part) come(ctx context.Context, c trace.Coming) (placed []trace.Place, err error) {
+	on := pt.arms.Load()
+	var fresh []*site
+	for _, at := range c.Places {
+		one, err := pt.newComing(ctx, at, c.Arrival.Symbols)
+		if err != nil {
+			c.Skipped.Add(err)
+			continue
+		}
+		if on {
+			one.kp.Flags = 0
+		}
+		fresh = append(fresh, one)
+	}
+	kept, err := trace.Register(ctx, fresh, pt.registerAll, func(_ *site, err error) error { return c.Refuse(err) })
+	pt.places.Add(kept...)
+	for _, at := range kept {
+		placed = append(placed, at.Place)
+	}
+	for now := pt.arms.Load(); err == nil && on != now; now = pt.arms.Load() {
+		on, err = now, pt.switchAll(ctx, now)
+	}
+	return placed, err
+}
+
+// errGoComes refuses Go functions that come later, if that would matter: where their arguments are is not looked up while a thread waits.
+var errGoComes = errors.New("arguments of Go functions are not known in what comes later")
+
+// newComing makes a place that has come.
+func (pt *part) newComing(ctx context.Context, at trace.Place, table *symbols.Table) (*site, error) {
+	if table.GoFunction(at.Addr) && pt.p.wish != nil {
+		return nil, errGoComes
+	}
+	abi := values.ABIOf(table, at.Addr)
+	at.Waits = true
+	one, err := pt.site(ctx, at)
+	if err == nil {
+		one.convention = &abi
+	}
+	return one, err
+}
+
 // site makes a place of p, by symbol, or by address where there is none. It is armed when all are registered.
-func (pt *part) site(name, symbol string, addr arch.Addr) *site {
-	at := &site{part: pt, name: name}
+func (pt *part) site(ctx context.Context, place trace.Place) (*site, error) {
+	at := &site{part: pt, Place: place}
 	if pt.p.returns {
 		at.rp = &kprobes.Kretprobe{}
 		at.kp = &at.rp.KP
@@ -71,10 +119,11 @@ func (pt *part) site(name, symbol string, addr arch.Addr) *site {
 		at.kp = &kprobes.Kprobe{}
 	}
 	at.kp.Flags = kprobes.FlagDisabled
-	if at.kp.SymbolName = symbol; symbol == "" {
-		at.kp.Addr = addr
+	if at.kp.SymbolName = at.Symbol; at.Symbol == "" {
+		at.kp.Addr = at.Addr
 	}
-	return at
+	pt.handle(at)
+	return at, pt.fetching(ctx, at)
 }
 
 // heeded returns the context of the present work: at the scenario's beginning its
@@ -138,7 +187,7 @@ func (pt *part) bring() error {
 	pt.registered = true
 	if pt.p.wanted() {
 		if err := pt.switchTo(context.Background(), true); err != nil {
-			_ = pt.m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+			pt.unregister()
 			return pt.placeError(err)
 		}
 		pt.on = true
@@ -152,23 +201,38 @@ func (pt *part) placeError(err error) error {
 
 // register registers the places, silent: all or none. Those of a pattern that can't be probed are left out, but one must be there.
 func (pt *part) register(ctx context.Context) error {
-	_, err := trace.Register(ctx, pt.places, pt.registerAll, pt.refused)
-	if err == nil && len(pt.places) > 0 && len(pt.kprobes()) == 0 {
+	all := pt.places.All()
+	kept, err := trace.Register(ctx, all, pt.registerAll, pt.refused)
+	pt.places.Set(kept)
+	switch {
+	case err != nil:
+	case len(all) > 0 && len(kept) == 0:
 		err = errors.New("none of its places can be probed")
+	default:
+		there := make([]trace.Placed, len(kept))
+		for i, at := range kept {
+			there[i] = trace.Placed{Place: at.Place, Kprobe: at.kp}
+		}
+		err = pt.waits.Await(ctx, pt.later, there)
 	}
 	if err != nil {
-		_ = pt.m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+		pt.unregister()
 		return pt.placeError(err)
 	}
 	return nil
 }
 
+// unregister removes the places, and what waits.
+func (pt *part) unregister() {
+	pt.waits.Remove()                                // first, lest more come
+	_ = pt.m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+}
+
 // refused leaves a place of a pattern out that can't be probed.
 func (pt *part) refused(at *site, err error) error {
-	if !at.option || errors.Is(err, kprobes.ErrExited) || errors.Is(err, kprobes.ErrClosed) {
+	if !at.Optional || errors.Is(err, kprobes.ErrExited) || errors.Is(err, kprobes.ErrClosed) {
 		return err
 	}
-	at.gone = true
 	pt.skipped++
 	return nil
 }
@@ -188,10 +252,19 @@ func (pt *part) registerAll(ctx context.Context, places []*site) error {
 	return pt.m.session.RegisterKretprobes(ctx, rps)
 }
 
-// switchTo arms the places, or disarms them and keeps them.
+// switchTo arms the places and what will come, or disarms them and keeps them.
 func (pt *part) switchTo(ctx context.Context, on bool) error {
+	pt.arms.Store(on)
+	err := pt.switchAll(ctx, on)
+	if err != nil && on {
+		pt.arms.Store(false)
+	}
+	return err
+}
+
+func (pt *part) switchAll(ctx context.Context, on bool) error {
 	if on {
-		return pt.m.session.EnableKprobes(ctx, pt.kprobes())
+		return pt.m.session.EnableWhenThere(ctx, pt.kprobes())
 	}
 	var errs []error
 	for _, kp := range pt.kprobes() {
@@ -202,10 +275,8 @@ func (pt *part) switchTo(ctx context.Context, on bool) error {
 
 func (pt *part) kprobes() []*kprobes.Kprobe {
 	var all []*kprobes.Kprobe
-	for _, at := range pt.places {
-		if !at.gone {
-			all = append(all, at.kp)
-		}
+	for _, at := range pt.places.All() {
+		all = append(all, at.kp)
 	}
 	return all
 }

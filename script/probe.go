@@ -39,15 +39,13 @@ type probe struct {
 
 // site is one place of a probe, in one process.
 type site struct {
-	part       *part
-	name       string // as records show it
-	kp         *kprobes.Kprobe
-	rp         *kprobes.Kretprobe // nil for a kprobe
-	waits      bool               // its library is not loaded yet
-	option     bool               // of a pattern: skipped if it can't be probed
-	last       kprobes.Status     // before the session ended
-	gone       bool               // it is not registered
-	convention *fetch.ABI         // nil until it is wanted
+	trace.Place // of one that has come for a pattern, Waits
+	part        *part
+	kp          *kprobes.Kprobe
+	rp          *kprobes.Kretprobe // nil for a kprobe
+	values      *values.Values     // of args and filter; nil if there are none
+	last        kprobes.Status     // before the session ended
+	convention  *fetch.ABI         // nil until it is wanted
 }
 
 // newKprobe is kprobe(spec, …).
@@ -226,7 +224,7 @@ func (p *probe) counts() (hits, missed uint64) {
 
 // counts is that of one process.
 func (pt *part) counts() (hits uint64, missed kprobes.Misses) {
-	for _, at := range pt.places {
+	for _, at := range pt.places.All() {
 		if at.rp != nil {
 			hits += at.rp.Hits()
 			missed = missed.Plus(at.rp.Misses())
@@ -265,7 +263,7 @@ func (p *probe) Attr(name string) (starlark.Value, error) {
 			return nil, fmt.Errorf("addrs: %w", errNoProcess)
 		}
 		var all []starlark.Value
-		for _, at := range pt.places {
+		for _, at := range pt.places.All() {
 			all = append(all, starlark.MakeUint64(uint64(at.kp.Addr)))
 		}
 		return starlark.NewList(all), nil
@@ -304,11 +302,12 @@ func (p *probe) summary() Probe {
 // summary is what became of the probe in one process.
 func (pt *part) summary() Probe {
 	hits, missed := pt.counts()
-	sum := Probe{Spec: pt.p.spec, Kind: pt.p.kind(), Hits: hits, Missed: missed.Sum(), Misses: missed, Skipped: pt.skipped}
-	for _, at := range pt.places {
-		if at.gone {
-			continue
-		}
+	skipped := pt.waits.Skipped()
+	sum := Probe{Spec: pt.p.spec, Kind: pt.p.kind(), Hits: hits, Missed: missed.Sum(), Misses: missed, Skipped: pt.skipped + skipped.Len(), Patterns: pt.waits.Found()}
+	for _, at := range pt.waits.Without() {
+		sum.Reason = at.Reason
+	}
+	for _, at := range pt.places.All() {
 		if sum.Places++; sum.Places == 1 {
 			sum.Mechanism, sum.Reason = at.last.Mechanism, at.last.Reason
 		}
@@ -320,7 +319,8 @@ func (pt *part) summary() Probe {
 func (p Probe) plus(o Probe) Probe {
 	p.Hits, p.Missed, p.Misses = p.Hits+o.Hits, p.Missed+o.Missed, p.Misses.Plus(o.Misses)
 	p.Places, p.Skipped = max(p.Places, o.Places), max(p.Skipped, o.Skipped)
-	if p.Mechanism == kprobes.NoMechanism {
+	p.Patterns = trace.AddPatterns(p.Patterns, o.Patterns)
+	if p.Mechanism == kprobes.NoMechanism && (o.Mechanism != kprobes.NoMechanism || o.Reason != "") {
 		p.Mechanism, p.Reason = o.Mechanism, o.Reason
 	}
 	return p
@@ -346,7 +346,7 @@ func (s *Script) Placed() (n int) {
 	give := s.turn.take(nil)
 	for _, p := range s.probes {
 		for _, pt := range p.parts {
-			n += len(pt.kprobes())
+			n += len(pt.kprobes()) + len(pt.waits.Without())
 		}
 	}
 	for _, f := range s.injections {

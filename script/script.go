@@ -15,22 +15,23 @@ import (
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // Session is what a scenario needs of the process under probes; a *kprobes.Session is one.
 type Session interface {
 	PID() int
 	Symbols() *symbols.Table
-	Done() <-chan struct{}
-	// AwaitsPrograms tells that names wait for programs that have them.
-	AwaitsPrograms() bool
+	trace.Waiter
+	// Program is which program the process runs.
+	Program() uint64
 	// Do runs f on the thread that handlers run on.
 	Do(f func()) error
 
 	RegisterKprobes(context.Context, []*kprobes.Kprobe) error
 	RegisterKretprobes(context.Context, []*kprobes.Kretprobe) error
 	UnregisterKprobes([]*kprobes.Kprobe) error
-	EnableKprobes(context.Context, []*kprobes.Kprobe) error
+	EnableWhenThere(context.Context, []*kprobes.Kprobe) error
 	DisableKprobe(*kprobes.Kprobe) error
 	Status(*kprobes.Kprobe) kprobes.Status
 }

@@ -2,7 +2,7 @@ package trace
 
 // Remembered is the most programs that one of pr's points remembers. The session is closed.
 func Remembered(pr *Probe) (n int) {
-	for _, pt := range pr.points.all() {
+	for _, pt := range pr.points.All() {
 		n = max(n, len(pt.elsewhere))
 	}
 	return n
@@ -17,7 +17,7 @@ func AtMost(n int) (back func()) {
 
 // Resolved is how often pr's patterns were looked up in what came. The session is closed.
 func Resolved(pr *Probe) (n int) {
-	for _, pn := range pr.patterns {
+	for _, pn := range pr.waits.patterns.All() {
 		n += pn.resolved
 	}
 	return n

@@ -269,11 +269,11 @@ func (p *GroupProbe) Stats() Stats {
 	for i := range p.parts {
 		st := p.parts[i].stats()
 		all.Hits, all.Missed, all.Lost = all.Hits+st.Hits, all.Missed+st.Missed, all.Lost+st.Lost
-		all.Skipped.add(st.Skipped)
+		all.Skipped.AddAll(st.Skipped)
 		if p.parts[i].ended == nil {
 			all.Places = addPlaces(all.Places, st.Places)
 		}
-		all.Patterns = addPatterns(all.Patterns, st.Patterns)
+		all.Patterns = AddPatterns(all.Patterns, st.Patterns)
 	}
 	if p.own {
 		all.Lost += p.queue.Lost()

@@ -61,8 +61,8 @@ func sortedMatches(in map[string]int) (all []Matches) {
 	return all
 }
 
-// addPatterns puts together what patterns were found to stand for in several processes.
-func addPatterns(sum, more []PatternStats) []PatternStats {
+// AddPatterns puts together what patterns were found to stand for in several processes.
+func AddPatterns(sum, more []PatternStats) []PatternStats {
 	for _, p := range more {
 		i := slices.IndexFunc(sum, func(o PatternStats) bool { return o.Spec == p.Spec })
 		if i < 0 {

@@ -75,8 +75,6 @@ type Resolver struct {
 	Unique bool
 	// Again has Unique do so for instructions as well, and a pattern with one place named by that: for libraries that come and go.
 	Again bool
-	// Later has patterns wait for their library, as names do. Without it, that is an error.
-	Later bool
 	// Programs has names and patterns wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
 	// It implies Unique, for instructions too.
 	Programs bool
@@ -119,8 +117,6 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	}
 	found, err := resolve(ctx, name)
 	switch {
-	case r.waits(name, err) && isPattern(name) && !r.Later:
-		return nil, fmt.Errorf("%w; a pattern does not wait here, give names to wait for", err)
 	case r.waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
 		return nil, errEveryReturn
 	case r.waits(name, err):

@@ -20,6 +20,39 @@ type placer struct {
 	lacking map[string]*lacking // by why there are no arguments
 }
 
+// await has patterns wait: later, those that have no place yet, and those of which there are points, for other programs.
+func (p *Probe) await(ctx context.Context, later []Place, points []*point) error {
+	for _, at := range later {
+		if _, err := p.want.fetching(p.session.kprobes.Symbols(), at); err != nil {
+			return err
+		}
+	}
+	there := make([]Placed, len(points))
+	for i, pt := range points {
+		there[i] = Placed{pt.Place, pt.kp}
+	}
+	return p.waits.Await(ctx, later, there)
+}
+
+// come places what a pattern stands for in what has come.
+func (p *Probe) come(ctx context.Context, c Coming) (placed []Place, err error) {
+	pl := &placer{probe: p, from: c.from, skipped: *c.Skipped}
+	for i, at := range c.Places {
+		c.Places[i].Waits = at.Waits || p.readsDebugInfo(at)
+	}
+	err = pl.register(ctx, c.Places)
+	*c.Skipped = pl.skipped
+	for _, pt := range pl.points {
+		placed = append(placed, pt.Place)
+	}
+	return placed, err
+}
+
+// readsDebugInfo reports whether the values wanted at a place need debug information.
+func (p *Probe) readsDebugInfo(at Place) bool {
+	return p.want.args || at.Return && (p.wantsHits() || p.want.filter != "")
+}
+
 // batch is how many places are registered at once: enough to be quick, and few enough for
 // Ctrl-C to be.
 const batch = 128
@@ -93,7 +126,7 @@ func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 	}
 	pl.describe(points)
 	pl.points = append(pl.points, points...)
-	pl.probe.points.add(points)
+	pl.probe.points.Add(points...)
 	return ctx.Err()
 }
 
@@ -224,10 +257,7 @@ func (pl *placer) lacks(pt *point, err error) {
 // warn warns of places that are not probed and of arguments that are not known.
 func (pl *placer) warn() {
 	s := pl.probe.session
-	pl.probe.skipped.add(pl.skipped)
-	if n := pl.skipped.Len(); n > 0 {
-		s.warn("%d of %d places are not probed: %s", n, n+len(pl.points), &pl.skipped)
-	}
+	tellSkipped(s.warn, &pl.skipped, len(pl.points))
 	for reason, l := range pl.lacking {
 		if l.count == 1 {
 			s.warn("a probe prints no arguments: %s", l.first)

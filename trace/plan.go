@@ -298,7 +298,7 @@ func (p *Probe) silence() {
 }
 
 func (p *Probe) disable() {
-	for _, pt := range p.points.all() {
+	for _, pt := range p.points.All() {
 		_ = p.session.kprobes.DisableKprobe(pt.kp) // the session's end puts the code back in any case
 	}
 }

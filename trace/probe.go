@@ -18,15 +18,14 @@ import (
 type Probe struct {
 	session *Session
 	want    wanted
-	points  points
+	points  Growing[*point]
 	queue   *Queue // nil if only numbers are wanted
 
-	patterns []*pattern // that wait for libraries
+	waits Awaiting // patterns
 
 	recordsInTarget bool // the target records hits of some points
 
-	skipped skips
-	program uint64 // in which its SPECs were looked up
+	skipped Skipped // when it was placed
 
 	budget   *budget
 	silenced atomic.Bool // since the limit was reached
@@ -102,12 +101,10 @@ func (p *Probe) Close() error {
 
 // remove unregisters all points. What a session that has ended has already removed is no error.
 func (p *Probe) remove() error {
-	for _, pn := range p.patterns { // first, lest they make more of them
-		_ = p.session.kprobes.UnregisterPattern(&pn.waits) // or the session has ended
-	}
+	p.waits.Remove() // first, lest they make more of them
 	var kps []*kprobes.Kprobe
 	var rps []*kprobes.Kretprobe
-	for _, pt := range p.points.all() {
+	for _, pt := range p.points.All() {
 		switch {
 		case pt.known.Load() == nil:
 		case pt.ret != nil:
@@ -283,22 +280,16 @@ type PlaceStats struct {
 // Stats returns the counts up to now, or the last ones if the probe or its process has ended.
 func (p *Probe) Stats() Stats {
 	p.look()
-	s := Stats{Skipped: p.skipped.copied()}
-	for _, pt := range p.points.all() {
+	s := Stats{Skipped: p.waits.Skipped(), Patterns: p.waits.Found()}
+	s.Skipped.AddAll(p.skipped)
+	for _, pt := range p.points.All() {
 		at := pt.stats()
 		s.Hits += at.Hits
 		s.Missed += at.Missed
 		s.Lost += at.Lost
 		s.Places = append(s.Places, at)
 	}
-	for _, pn := range p.patterns {
-		if at, none := pn.stats(); none {
-			s.Places = append(s.Places, at)
-		}
-		if p.session.awaits() {
-			s.Patterns = append(s.Patterns, PatternStats{Spec: pn.Name, Found: pn.found.sorted()})
-		}
-	}
+	s.Places = append(s.Places, p.waits.Without()...)
 	if p.queue != nil && p.want.queue == nil {
 		s.Lost += p.queue.Lost()
 	}
@@ -307,11 +298,9 @@ func (p *Probe) Stats() Stats {
 
 // look takes the points' present state. Of a process that has ended it stays as it was.
 func (p *Probe) look() {
-	s, points := p.session.kprobes, p.points.all()
+	s, points := p.session.kprobes, p.points.All()
 	now := s.Statuses(kprobesOf(points))
-	for _, pn := range p.patterns {
-		pn.look()
-	}
+	p.waits.Look()
 	ended := false
 	select {
 	case <-s.Done():
@@ -335,14 +324,10 @@ func (p *Probe) look() {
 
 // Gone tells that no place is left, why, and that none will come back.
 func (p *Probe) Gone() (why string, gone bool) {
-	for _, pn := range p.patterns {
-		st := p.session.kprobes.PatternStatus(&pn.waits)
-		if st.Waiting {
-			return "", false
-		}
-		why = st.Reason
+	if why, gone = p.waits.Over(); !gone {
+		return "", false
 	}
-	for _, pt := range p.points.all() {
+	for _, pt := range p.points.All() {
 		st := p.session.kprobes.Status(pt.kp)
 		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
 			return "", false

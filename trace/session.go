@@ -155,14 +155,14 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	program := s.kprobes.Program()
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Later: true, Programs: s.awaits(),
+		Programs: s.awaits(),
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
 		return nil, err
 	}
 	p := newProbe(s, w)
-	p.program = program
+	p.waits = Awaiting{Session: s.kprobes, Returns: w.returns, Program: program, Warn: s.warn, Place: p.come}
 	pl := &placer{probe: p, skipped: r.Skipped, lacking: map[string]*lacking{}}
 	now, later := settled(places)
 	if len(now) > 0 {
@@ -175,6 +175,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 		return nil, errors.Join(err, p.remove())
 	}
 	p.look()
+	p.skipped = pl.skipped
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {

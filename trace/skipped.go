@@ -26,8 +26,8 @@ func (s *Skipped) Add(err error) {
 	s.reasons[skipReason(err)]++
 }
 
-// add adds what others have skipped.
-func (s *Skipped) add(o Skipped) {
+// AddAll adds what others have skipped.
+func (s *Skipped) AddAll(o Skipped) {
 	for reason, n := range o.reasons {
 		if s.reasons == nil {
 			s.reasons = map[string]int{}
@@ -45,13 +45,13 @@ type skips struct {
 func (s *skips) add(o Skipped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all.add(o)
+	s.all.AddAll(o)
 }
 
 func (s *skips) copied() (out Skipped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out.add(s.all)
+	out.AddAll(s.all)
 	return out
 }
 

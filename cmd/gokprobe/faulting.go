@@ -144,15 +144,7 @@ func (i *injecting) armed() (n, waiting int) {
 }
 
 // gone tells that no place is left, why, and that none will come back.
-func (i *injecting) gone() (why string, gone bool) {
-	for _, p := range i.fault.Stats().Places {
-		if !p.Gone || p.Waiting {
-			return "", false
-		}
-		why = p.Reason
-	}
-	return why, true
-}
+func (i *injecting) gone() (why string, gone bool) { return i.fault.Gone() }
 
 // close ends the fault and takes its last counts: no call is injected after that. What can't be unregistered the session's end tells.
 func (i *injecting) close() {
@@ -198,7 +190,9 @@ func (f *faulting) tell(s *several, disturbed uint64, giveUp <-chan struct{}) er
 
 // summarize tells of several processes.
 func (f *faulting) summarize(sum *event.Summary) {
-	f.summarizeStats(f.group.Stats(), &sum.Probes, &sum.Faults)
+	all := f.group.Stats()
+	sum.Patterns = all.Patterns
+	f.summarizeStats(all, &sum.Probes, &sum.Faults)
 	for _, ps := range f.group.ByProcess() {
 		p := event.ProcessSummary{PID: ps.PID, Comm: ps.Comm, Hits: ps.Calls, NMissed: ps.Missed}
 		f.summarizeStats(ps.Stats, &p.Probes, &p.Faults)
@@ -208,7 +202,9 @@ func (f *faulting) summarize(sum *event.Summary) {
 
 // summarizeOne tells of the only process.
 func (f *faulting) summarizeOne(sum *event.Summary, i *injecting) {
-	f.summarizeStats(i.fault.Stats(), &sum.Probes, &sum.Faults)
+	st := i.fault.Stats()
+	sum.Patterns = st.Patterns
+	f.summarizeStats(st, &sum.Probes, &sum.Faults)
 }
 
 func (f *faulting) summarizeStats(st inject.Stats, probes *[]event.ProbeSummary, faults *[]event.FaultSummary) {

@@ -91,7 +91,9 @@ and the V of -set, is a number or a fetch argument of the kernel's, as in gokpro
 The flags that choose calls apply in this order. -if comes first; calls that do not meet it are
 not counted. Then the order is that of the kernel's fault injection
 (Documentation/fault-injection): -fail-nth, the task and stack filters, -space, -when, -interval,
--probability, -rate. -times ends the injection. Numbers count the calls of all SPECs together.
+-probability, -rate. -times ends the injection. Numbers count the calls of all SPECs together,
+also of functions in libraries that are loaded later: a SPEC in such a library waits for it, and
+with -follow one that only a program has that is executed later ("gokprobe help specs").
 If only numbers and chance decide, the process itself decides, and calls that pass do not stop.
 The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
 

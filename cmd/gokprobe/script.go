@@ -286,6 +286,7 @@ func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bo
 			err = errors.Join(err, rerr)
 		}
 	}
+	tellPatterns(sn.std, result.Patterns())
 	out := sn.std.patient()
 	if sn.req.json {
 		out = sn.output

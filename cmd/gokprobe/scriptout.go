@@ -198,6 +198,11 @@ func faultDetails(s inject.Stats) string {
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, ", %s: %d", oneLine(a.Action), a.N)
 	}
+	for _, p := range s.Places {
+		if p.Waiting && p.Addr == 0 && p.Reason != "" {
+			fmt.Fprintf(&b, ", %s: %s", oneLine(p.Name), oneLine(p.Reason))
+		}
+	}
 	return b.String()
 }
 
