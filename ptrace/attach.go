@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,6 +63,7 @@ func (t *Tracer) passOnce(p *Process) error {
 		}
 	}
 	var waiting []*Thread
+	var pace drainPace
 	var late lateVfork
 	defer late.end()
 	for round := 1; ; round++ {
@@ -98,8 +100,9 @@ func (t *Tracer) passOnce(p *Process) error {
 			}
 			t.note(tid, ws, nil)
 		}
-		if round%8 == 0 {
+		if round%8 == 0 && pace.due() {
 			t.drain() // before any of them can stop again: wait4 prefers the youngest
+			pace.did()
 		}
 		for th := t.nextBacklog(); th != nil; th = t.nextBacklog() {
 			t.pass(th)
@@ -109,6 +112,23 @@ func (t *Tracer) passOnce(p *Process) error {
 		return unix.ESRCH
 	}
 	return nil
+}
+
+// drainPace is how often passOnce looks for threads that have stopped by themselves. Each look takes as long as there are threads, so of the time no more than a
+// part is spent on it; among few it is always due. Who has stopped meanwhile stands for a little longer than it takes to find all others.
+type drainPace struct {
+	began, next time.Time
+}
+
+func (d *drainPace) due() bool {
+	d.began = time.Now()
+	return !d.began.Before(d.next)
+}
+
+func (d *drainPace) did() {
+	const share = 8
+	now := time.Now()
+	d.next = now.Add(share * now.Sub(d.began))
 }
 
 // unpassed tells of a thread that passOnce is to stop, or waits for.
@@ -193,13 +213,20 @@ func (t *Tracer) seizeAll(p *Process) error {
 
 // seize reports whether it took a new thread. One that ended meanwhile is none, and
 // one that a seized thread made is traced already: EPERM, and the tracer is us.
+//
+// What thousands of threads take here is files of /proc, so one is read of each, before it is seized. What it says may be old by then: the thread runs, now as before. Its mask is
+// read again when it stops, which passOnce has it do. One that goes into vfork(2) meanwhile does not stop, and is found by that (lateVfork). That the number is
+// still a thread of p's is asked behind the seizing.
 func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	t.event()
-	if kernelsOwn(p.PID, tid) {
+	st, statErr := procfs.ReadStatus(p.PID, tid)
+	if kernelsOwn(p.PID, tid, Sigset(st.SigBlk), statErr) {
 		return false, nil
 	}
 	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
-	st, statErr := procfs.ReadStatus(p.PID, tid) // not before: it may be inside vfork(2) by now
+	if err != nil || statErr != nil || st.State == 'D' { // now, not before: it may be inside vfork(2) by now, or not any more
+		st, statErr = procfs.ReadStatus(p.PID, tid)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ESRCH) || statErr != nil:
@@ -210,14 +237,14 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	default:
 		return false, err
 	}
-	if statErr != nil { // else it is among p's threads, now that nobody else can get its number
+	if statErr != nil || !among(p.PID, tid) { // now that nobody else can get its number
 		if strays, err := t.stray(p, tid); strays {
 			return false, err
 		}
 	}
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
-	th.blocks.seized = &mask
+	th.blocks.seized, th.blocks.seizedAt = &mask, th.Born
 	th.blocks.seen(mask, th.pendingSynchronous)
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.at.stop.Reason = parked, Vfork
@@ -241,11 +268,18 @@ func (t *Tracer) stray(p *Process, tid int) (bool, error) {
 	return true, t.Detach(q)
 }
 
-// kernelsOwn tells of a thread that it never runs code of the program.
-func kernelsOwn(pid, tid int) bool {
+// kernelsOwn tells of a thread, which blocks mask if err is nil, that it never runs code of the program. The kernel has such a thread block all signals that can be blocked, when it makes
+// it (copy_process in kernel/fork.c), and nothing runs in it that could unblock one. So few others need the second look.
+func kernelsOwn(pid, tid int, mask Sigset, err error) bool {
+	if err == nil && mask|unblockable != allSignals {
+		return false
+	}
 	st, err := procfs.ReadStat(pid, tid)
 	return err == nil && st.Worker()
 }
+
+// among tells of a number whether it is a thread of pid's, traced or not: the kernel compares that first (do_send_specific in kernel/signal.c), and no signal is sent.
+func among(pid, tid int) bool { return unix.Tgkill(pid, tid, 0) != unix.ESRCH }
 
 // seizeRelatives takes in the processes that run in the same memory since before we
 // came: children made by vfork or clone(CLONE_VM), theirs, and a parent of that kind.
@@ -306,12 +340,32 @@ func relatives(pid int) (pids []int) {
 	if err != nil {
 		return pids
 	}
+	if children, ok := fewerProcesses(pid, len(tids)); ok {
+		return append(pids, children...)
+	}
 	for _, tid := range tids {
 		if children, err := procfs.Children(pid, tid); err == nil {
 			pids = append(pids, children...)
 		}
 	}
 	return pids
+}
+
+// fewerProcesses lists pid's children where there are fewer processes than pid has threads: then it takes less to ask each for its parent than each thread for its children.
+func fewerProcesses(pid, threads int) (children []int, ok bool) {
+	if threads < manyThreads {
+		return nil, false
+	}
+	all, err := procfs.Processes(threads)
+	if err != nil {
+		return nil, false
+	}
+	for _, child := range all {
+		if st, err := procfs.ReadStat(child, 0); err == nil && st.PPid == pid {
+			children = append(children, child)
+		}
+	}
+	return children, true
 }
 
 // abandon releases what a failed attach had seized.

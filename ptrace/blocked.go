@@ -1,6 +1,8 @@
 package ptrace
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -14,6 +16,7 @@ type blocked struct {
 	faults        Sigset  // those of faultSignals
 	inTrapHandler bool    // a SIGTRAP was delivered, and its handler may still run
 	seized        *Sigset // when it was seized, or when that was seen later; nil if another thread of ours has made it
+	seizedAt      time.Time
 }
 
 // child is what a thread blocks that this one makes (clone(2)).
@@ -23,9 +26,7 @@ func (b blocked) child() blocked { return blocked{trap: b.trap, faults: b.faults
 // has unblocked is believed to be blocked still. A full mask says nothing of single signals: see Sigset.Full.
 func (b *blocked) seen(m Sigset, pending func() bool) {
 	b.all = m.Full()
-	if b.seized != nil {
-		*b.seized = m
-	}
+	b.noteSeized(m)
 	b.sawFaults(m, pending)
 	switch {
 	case b.all:
@@ -39,10 +40,15 @@ func (b *blocked) seen(m Sigset, pending func() bool) {
 // seenLess is seen where SIGTRAP and SIGILL were taken out of nearly all signals for the guard: m does not tell of those.
 func (b *blocked) seenLess(m Sigset, pending func() bool) {
 	b.all = (m | forced).Full()
-	if b.seized != nil {
-		*b.seized = m
-	}
+	b.noteSeized(m)
 	b.sawFaults(m|b.faults&forced, pending)
+}
+
+// noteSeized keeps m as what a seized thread blocks.
+func (b *blocked) noteSeized(m Sigset) {
+	if b.seized != nil {
+		*b.seized, b.seizedAt = m, time.Now()
+	}
 }
 
 // sawFaults is seen for faultSignals.

@@ -127,14 +127,15 @@ func (s Sigset) Unforced() (set Sigset, ok bool) {
 }
 
 // Masks are the sets of signals that the threads of the space block, or would if
-// Unblock had not been called. For a thread that was seized just now, its mask of that
+// Unblock had not been called. For a thread that was seized, or has stopped, just now, its mask of that
 // moment is used: to ask thousands takes long.
 func (s *Space) Masks() (masks []Sigset) {
-	const justNow = time.Second
+	const justNow = 5 * time.Second
+	now := time.Now()
 	for _, th := range s.Threads() {
 		if th.unblocked.is {
 			masks = append(masks, th.unblocked.from)
-		} else if th.blocks.seized != nil && time.Since(th.Born) < justNow {
+		} else if th.blocks.seized != nil && now.Sub(th.blocks.seizedAt) < justNow {
 			masks = append(masks, *th.blocks.seized)
 		} else if m, err := th.sigmask(); err == nil { // it has stopped
 			masks = append(masks, m)

@@ -52,6 +52,10 @@ func (t *Tracer) await(th *Thread) error {
 		if t.leaves(th) {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrGivenUp)
 		}
+		if looks < yields && len(t.threads) > manyThreads {
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			continue
+		}
 		t.letEnd(th.Proc)
 		if !th.seen && late.due(t) {
 			if th.parkLate(); th.state != running {
@@ -78,6 +82,13 @@ func (t *Tracer) await(th *Thread) error {
 	}
 	return nil
 }
+
+// Among many threads it takes long to wait for any: the kernel looks at all of them, one after the other. So a thread that was asked to stop, and maybe waits for the
+// processor that we are on, is given that some times before.
+const (
+	manyThreads = 256
+	yields      = 8
+)
 
 // mostLooks is how often a thread that makes a system call for us is looked at before we sleep: some 20 µs. It stops again at once, as a rule, and to sleep
 // and be woken takes longer than most of these calls. On a single processor it could not run meanwhile.

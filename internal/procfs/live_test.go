@@ -337,3 +337,14 @@ func TestAFileIsTheSameByEveryName(t *testing.T) {
 		t.Errorf("none of our executable mappings is of %v", self)
 	}
 }
+
+// TestProcessesAreListedUnlessThereAreMany: one that is there all the while is never missing.
+func TestProcessesAreListedUnlessThereAreMany(t *testing.T) {
+	pids, err := Processes(1 << 22)
+	if err != nil || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("the processes are %v, %v: we are missing", pids, err)
+	}
+	if pids, err := Processes(1); !errors.Is(err, ErrMany) || pids != nil {
+		t.Errorf("of no more than one process: %v, %v", pids, err)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,9 @@ func Open(name string, flag int) (*os.File, error) {
 // mostOfFile is how much is read of a file, in bytes: the longest are lists of children, of whom there may be four million.
 const mostOfFile = 64 << 20
 
+// readers are used again: of a process with thousands of threads, as many files are read, and none of what is parsed refers to a reader.
+var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
 // load hands a live file to parse.
 func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
 	var zero T
@@ -70,7 +74,10 @@ func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
 		return zero, err
 	}
 	defer f.Close()
-	v, err := parse(bufio.NewReader(io.LimitReader(f, mostOfFile)))
+	in := readers.Get().(*bufio.Reader)
+	in.Reset(io.LimitReader(f, mostOfFile))
+	defer func() { in.Reset(nil); readers.Put(in) }()
+	v, err := parse(in)
 	if err != nil {
 		return zero, fmt.Errorf("%s: %w", file, err)
 	}
@@ -96,6 +103,35 @@ func Tasks(pid int) ([]int, error) {
 		}
 	}
 	return tids, nil
+}
+
+// ErrMany says that there are more processes than were asked for.
+var ErrMany = errors.New("more processes than asked for")
+
+// Processes lists the processes that can be seen, of which there are to be no more than most. One that starts or ends meanwhile may be missing; no other is, for the kernel goes by their numbers.
+func Processes(most int) ([]int, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var pids []int
+	for {
+		names, err := d.Readdirnames(256)
+		for _, n := range names {
+			if pid, err := strconv.Atoi(n); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		switch {
+		case len(pids) > most:
+			return nil, ErrMany
+		case errors.Is(err, io.EOF):
+			return pids, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // UserTasks is Tasks without the threads that the kernel has made for itself: see Stat.Worker.
