@@ -148,7 +148,11 @@ func queueToProcess(pid int, s *Siginfo) error {
 
 // sigmask is the thread's blocked signals. The thread must be stopped.
 func (th *Thread) sigmask() (m Sigset, err error) {
+	if th.state == stopped && th.at.maskRead {
+		return th.at.mask, nil
+	}
 	err = requestPtr(reqGetSigmask, th.TID, 8, unsafe.Pointer(&m))
+	th.at.mask, th.at.maskRead = m, err == nil && th.state == stopped
 	return m, th.gone(err)
 }
 
@@ -160,6 +164,7 @@ func (th *Thread) blocking(sig unix.Signal) bool {
 }
 
 func (th *Thread) setSigmask(m Sigset) error {
+	th.at.maskRead = false
 	return th.gone(requestPtr(reqSetSigmask, th.TID, 8, unsafe.Pointer(&m)))
 }
 

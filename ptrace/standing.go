@@ -50,6 +50,8 @@ type halt struct {
 	stale      bool // the action of SIGTRAP was put back since: it does not tell what the breakpoint has done to it (trap.go)
 	committed  bool // the stop that is about to be taken ends where its registers say already (Commit)
 	regs       registers
+	mask       Sigset // what the thread blocks, read once in a stop: meanwhile nobody changes it but we
+	maskRead   bool
 	info       Siginfo  // scratch for siginfo
 	kept       *Siginfo // of a stop that system calls for us came after
 	unmarked   *Siginfo // what was told of the stop before mark
@@ -64,11 +66,11 @@ type registers struct {
 
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
-	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale = stop, false, false, false, false, false
+	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead = stop, false, false, false, false, false, false
 }
 
 // left ends the stop: the thread is about to run.
-func (s *standing) left() { s.regs.valid, s.kept, s.unmarked = false, nil, nil }
+func (s *standing) left() { s.regs.valid, s.maskRead, s.kept, s.unmarked = false, false, nil, nil }
 
 // discardStop forgets a stop signal that is kept.
 func (h *halt) discardStop() {
@@ -84,7 +86,7 @@ func (s *standing) elsewhere() *standing { return &standing{halt: s.halt} }
 // signal can be delivered where now has none; then kept is the siginfo of the one that s was at, or nil.
 func (s *standing) resettle(now *standing, kept *Siginfo) {
 	s.regs.kernel, s.regs.valid = now.regs.kernel, true
-	s.injectable, s.inCopy = s.injectable && now.injectable, false
+	s.injectable, s.inCopy, s.maskRead = s.injectable && now.injectable, false, false
 	if s.kept = nil; !s.injectable {
 		s.kept = kept
 	}
