@@ -17,7 +17,15 @@ func (s *Space) findSyscallInsn() (arch.Addr, error) {
 	if s.syscallInsn != 0 && s.has(s.syscallInsn, host.Arch.SyscallInsn()) {
 		return s.syscallInsn, nil
 	}
-	if at, ok := s.findCode(host.Arch.SyscallInsn(), inVDSO, inFile, anywhere); ok {
+	if s.programsInsn != 0 && s.has(s.programsInsn, host.Arch.SyscallInsn()) { // with thousands of threads, and so of stacks, to read the mappings takes long
+		s.syscallInsn = s.programsInsn
+		return s.syscallInsn, nil
+	}
+	if at, ok := s.findCode(host.Arch.SyscallInsn(), inVDSO, inFile); ok {
+		s.syscallInsn, s.programsInsn = at, at
+		return at, nil
+	}
+	if at, ok := s.findCode(host.Arch.SyscallInsn(), anywhere); ok {
 		s.syscallInsn = at
 		return at, nil
 	}

@@ -17,6 +17,7 @@ type Space struct {
 	depth  int        // of nested Freeze calls
 	// waiting: FreezeAwake has left threads in their system calls
 	waiting bool
+	held    bool // threads that were stopped by StopIdle stand until LetIdle gives them back
 	mem     memory
 	entry   *entry
 	blind   bool // nothing of it can be read
@@ -26,6 +27,7 @@ type Space struct {
 	}
 
 	syscallInsn   arch.Addr
+	programsInsn  arch.Addr         // one that is not ours, and is there whatever we unmap; 0: not looked for yet
 	saveAt        arch.Addr         // see Protect
 	noteUnblocked func(Sigset) bool // see Unblock
 	refuge        refuge
