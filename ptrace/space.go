@@ -17,7 +17,6 @@ type Space struct {
 	depth  int        // of nested Freeze calls
 	// waiting: FreezeAwake has left threads in their system calls
 	waiting bool
-	held    bool // threads that were stopped by StopIdle stand until LetIdle gives them back
 	mem     memory
 	entry   *entry
 	blind   bool // nothing of it can be read
