@@ -179,3 +179,31 @@ func TestToggleOptimized(t *testing.T) {
 	prog.CheckClean()
 	wantRight(t, prog)
 }
+
+// TestPassesAmongManyThreads: with hundreds of threads that wait, these are held around each pass, some at a time. None stays held, whatever ends the passes, and
+// the target counts right all the while.
+func TestPassesAmongManyThreads(t *testing.T) {
+	const threads = 600
+	prog := start(t, "threads", fmt.Sprint(threads))
+	for i := range 3 {
+		s := attach(t, prog.PID(), kprobes.Options{})
+		kp := counting("foo")
+		register(t, s, kp)
+		prog.Do("go 10", "went")
+		wantOptimized(t, s, kp)
+		prog.Do("go 10", "went")
+		for range 3 {
+			ok(t, s.DisableKprobe(kp))
+			ok(t, s.EnableKprobe(kp))
+			prog.Do("go 1", "went")
+		}
+		wantHits(t, kp, threads*23)
+		if i == 1 {
+			ok(t, s.DisableKprobe(kp)) // and closed while a pass is about to begin, or holds threads
+		}
+		closeSession(t, s)
+		prog.CheckClean()
+		prog.Do("go 1", "went")
+	}
+	wantRight(t, prog)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -129,6 +130,7 @@ func (opt *optimizer) hasten() {
 type passes struct {
 	s          *Session
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
+	working    sync.Mutex    // held while passes run, until all threads are given back: the next ones would stop whom these let go, for ever
 }
 
 // kick starts the optimizer after a while, if it does not wait already.
@@ -166,12 +168,49 @@ func (ps *passes) of(kps []*Kprobe) chan struct{} {
 
 // optimizeLater runs passes until the queues are empty.
 func (ps *passes) optimizeLater() {
+	ps.working.Lock()
+	defer ps.working.Unlock()
 	again := true
 	for again {
-		if ps.s.do(func() error { again = ps.pass(); return nil }) != nil {
+		ps.stopIdle()
+		err := ps.s.do(func() error { again = ps.pass(); return nil })
+		ps.letIdle()
+		if err != nil {
 			return // the session is closed
 		}
 	}
+}
+
+// stopIdle has threads that wait in system calls stand before the pass that is about to come, where there are many.
+func (ps *passes) stopIdle() {
+	for more := true; more; {
+		more = false
+		if ps.s.do(func() error {
+			for d := range ps.s.settled() {
+				if began := time.Now(); d.optimizer.hasWork() {
+					more = d.space.StopIdle() || more
+					d.optimizer.stopping += time.Since(began)
+				}
+			}
+			return nil
+		}) != nil {
+			return
+		}
+	}
+}
+
+// letIdle gives them back, also if the session is about to be closed.
+func (ps *passes) letIdle() {
+	for more := true; more; {
+		if ps.s.tracer.Do(func() { more = ps.s.tracer.LetIdle() }) != nil {
+			return
+		}
+	}
+}
+
+// hasWork tells whether a pass is to look at opt's queue.
+func (opt *optimizer) hasWork() bool {
+	return len(opt.queue) > 0 && !opt.d.released && !opt.d.linker.busy
 }
 
 // WaitForOptimizer waits until every site that can be optimized is, and those that are not
@@ -237,7 +276,7 @@ func (ps *passes) pass() (again bool) {
 		}
 	}()
 	for d := range ps.s.settled() {
-		if len(d.optimizer.queue) == 0 || d.released || d.linker.busy {
+		if !d.optimizer.hasWork() {
 			continue
 		}
 		end := d.look.anew()

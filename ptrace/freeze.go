@@ -114,16 +114,37 @@ func (s *Space) stopAll(leave func(*Thread) bool) error {
 				busy = append(busy, th)
 			}
 		}
-		asked := s.stopThese(idle, leave)
-		if asked = s.stopThese(busy, leave) || asked; !asked {
+		asked := s.stopThese(idle, leave, askedTogether)
+		if asked = s.stopThese(busy, leave, len(busy)) || asked; !asked {
 			return nil
 		}
 	}
 }
 
-// stopThese is a part of a round of stopAll.
-func (s *Space) stopThese(threads []*Thread, leave func(*Thread) bool) (asked bool) {
-	var waiting []*Thread
+// askedTogether is how many threads that wait in system calls are asked to stop before the first of them is waited for. Each is woken to stop, and until it has the
+// processor that it is on is not for others: thousands at once would keep whoever runs there, and is not asked yet, waiting for all of them.
+const askedTogether = 128
+
+// stopThese is a part of a round of stopAll: so many at once as together says.
+func (s *Space) stopThese(threads []*Thread, leave func(*Thread) bool, together int) (asked bool) {
+	var before []*Thread // asked, and waited for when as many others are asked: by then most of them stand
+	for some := range slices.Chunk(threads, max(together, 1)) {
+		waiting := s.ask(some, leave)
+		s.settleAll(before)
+		before, asked = waiting, asked || len(waiting) > 0
+	}
+	s.settleAll(before)
+	return asked
+}
+
+func (s *Space) settleAll(threads []*Thread) {
+	for _, th := range threads {
+		s.tracer.settle(th)
+	}
+}
+
+// ask asks threads to stop, and tells which are to be waited for.
+func (s *Space) ask(threads []*Thread, leave func(*Thread) bool) (waiting []*Thread) {
 	for _, th := range threads {
 		switch {
 		case s.tracer.threads[th.TID] != th || th.Proc.Space != s: // ended meanwhile, or executed another program
@@ -138,10 +159,7 @@ func (s *Space) stopThese(threads []*Thread, leave func(*Thread) bool) (asked bo
 		}
 		waiting = append(waiting, th)
 	}
-	for _, th := range waiting {
-		s.tracer.settle(th)
-	}
-	return len(waiting) > 0
+	return waiting
 }
 
 // report lets a thread that stopped on its own, and is not dispatched yet, run on to
@@ -182,11 +200,71 @@ func (t *Tracer) settle(th *Thread) {
 	}
 }
 
-// thaw gives threads back, those that wait in a system call anyway behind the others.
+// thaw gives threads back, those that wait in a system call anyway behind the others. After StopIdle these are left to LetIdle.
 func (s *Space) thaw() {
+	left := s.held && !s.tracer.GivenUp()
 	for _, th := range busyFirst(s.Threads()) {
+		if !th.idle || !left {
+			s.tracer.giveBack(th)
+		}
+	}
+}
+
+// heldTogether is how many threads StopIdle stops, and LetIdle gives back, in one call: some milliseconds.
+const heldTogether = 2 * askedTogether
+
+// StopIdle stops some of the threads that wait in system calls, where there are many, ahead of a Freeze, and tells whether there are more. A thread that comes to a breakpoint during a
+// Freeze stands until that is over, and with thousands of threads that is long, for all but a little of which the others are stopped and let go one after the
+// other. So who is about to freeze calls this until there are no more, each time in a call of its own (Do), and LetIdle in the same way afterwards, whatever
+// happens: in between the tracer deals with those that have come to breakpoints.
+//
+// What others see: the threads that it has stopped are where a Freeze has them too, in front of a call that the kernel makes again, and execute nothing; the only
+// difference is that others run meanwhile. They may wait for one that stands, which comes when that is let go. A signal for the process goes to one that
+// runs, or waits for the first that does (wants_signal in kernel/signal.c). One that ends them all, or an exec, takes these out of their stops as well.
+func (s *Space) StopIdle() (more bool) {
+	if s.depth > 0 || s.tracer.GivenUp() || len(s.tracer.threads) <= manyThreads {
+		return false
+	}
+	var idle []*Thread
+	for th := range s.all() {
+		if th.state != running || !th.idle {
+			continue
+		}
+		if more = len(idle) == heldTogether; more {
+			break
+		}
+		idle = append(idle, th)
+	}
+	s.held = s.held || len(idle) > 0
+	s.stopThese(idle, func(*Thread) bool { return false }, askedTogether)
+	return more
+}
+
+// LetIdle gives some of the threads back that StopIdle has stopped, in any address space, and tells whether there are more. It must not be called from within a Freeze.
+func (t *Tracer) LetIdle() (more bool) {
+	for _, p := range t.procs {
+		more = p.Space.letIdle() || more
+	}
+	return more
+}
+
+func (s *Space) letIdle() (more bool) {
+	if !s.held || s.depth > 0 {
+		return false
+	}
+	n := 0
+	for _, th := range s.Threads() {
+		if !th.frozen {
+			continue
+		}
+		if n == heldTogether {
+			return true
+		}
+		n++
 		s.tracer.giveBack(th)
 	}
+	s.held = false
+	return false
 }
 
 // busyFirst puts threads that do not wait in a system call anyway in front.

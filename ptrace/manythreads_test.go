@@ -1,8 +1,13 @@
 package ptrace
 
 import (
+	"os"
+	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -43,6 +48,182 @@ func TestFewThreadsAreAwayAtOnceDuringAnAttach(t *testing.T) {
 		return tr.Detach(p)
 	})
 	prog.CheckClean()
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}
+
+// TestFewThreadsAreWokenAtOnceForAFreeze: of hundreds that wait in system calls, no more are asked to stop than have the processors to themselves for a moment. All
+// stand while the function runs.
+func TestFewThreadsAreWokenAtOnceForAFreeze(t *testing.T) {
+	const threads = 3 * askedTogether
+	k := probe(t, "threads", "383")
+	most := 0
+	k.do(func() error {
+		k.tr.OnEvent(func() {
+			woken := 0
+			for th := range k.p.Space.all() {
+				if th.asked && th.state == running {
+					woken++
+				}
+			}
+			most = max(most, woken)
+		})
+		return k.p.Space.Freeze(func(*Frozen) error {
+			for th := range k.p.Space.all() {
+				if th.state != stopped {
+					t.Errorf("thread %d does not stand in a Freeze", th.TID)
+				}
+			}
+			return nil
+		})
+	})
+	k.do(func() error { k.tr.OnEvent(nil); return nil })
+	if n := len(k.p.threads); n != threads || most == 0 || most > 2*askedTogether {
+		t.Errorf("of %d threads %d were asked at once, want 1 to %d of %d", n, most, 2*askedTogether, threads)
+	}
+	k.end()
+}
+
+// TestThreadsAreHeldAroundAFreeze: some at a time, they stand from StopIdle to LetIdle, and a Freeze in between gives back only others. Where there are few threads none is held.
+func TestThreadsAreHeldAroundAFreeze(t *testing.T) {
+	k := probe(t, "threads", "599")
+	standing := func() (n int) {
+		k.do(func() error {
+			for th := range k.p.Space.all() {
+				if th.state == stopped {
+					n++
+				}
+			}
+			return nil
+		})
+		return n
+	}
+	calls := func(f func() bool) (n int) {
+		for more := true; more; n++ {
+			k.do(func() error { more = f(); return nil })
+		}
+		return n
+	}
+	freeze := func() {
+		k.do(func() error {
+			return k.p.Space.Freeze(func(*Frozen) error {
+				for th := range k.p.Space.all() {
+					if th.state != stopped {
+						t.Errorf("thread %d does not stand in a Freeze", th.TID)
+					}
+				}
+				return nil
+			})
+		})
+	}
+	freeze() // from here on it is known who waits
+	for range 3 {
+		if n := calls(k.p.Space.StopIdle); n != 3 || standing() != 600 {
+			t.Errorf("in %d calls %d threads were stopped, want 600 in 3", n, standing())
+		}
+		freeze()
+		if n := standing(); n != 600 {
+			t.Errorf("after a Freeze %d threads are held, want 600", n)
+		}
+		if n := calls(k.tr.LetIdle); n != 3 || standing() != 0 {
+			t.Errorf("after %d calls %d threads are held, want 0 after 3", n, standing())
+		}
+		freeze()
+		if n := standing(); n != 0 {
+			t.Errorf("after a Freeze %d threads stand", n)
+		}
+		k.prog.Do("go 1", "went 599")
+	}
+	calls(k.p.Space.StopIdle)
+	k.end() // lets all go that are held
+
+	few := probe(t, "threads", "3")
+	few.do(func() error { return few.p.Space.Freeze(func(*Frozen) error { return nil }) })
+	few.do(func() error {
+		if few.p.Space.StopIdle() || few.p.Space.held {
+			t.Error("of few threads some are held")
+		}
+		return nil
+	})
+	few.end()
+}
+
+// TestAMaskIsReadOnceInAStop: what we change it to is seen at once, and in the next stop it is read again.
+func TestAMaskIsReadOnceInAStop(t *testing.T) {
+	k := probe(t, "threads", "3")
+	frozen := func(f func(th *Thread)) {
+		k.do(func() error { return k.p.Space.Freeze(func(*Frozen) error { f(k.p.Leader()); return nil }) })
+	}
+	var own Sigset
+	usr := sigbit(unix.SIGUSR1)
+	frozen(func(th *Thread) {
+		own = must2(th.sigmask())
+		th.at.mask ^= usr
+		if m := must2(th.sigmask()); m != own^usr {
+			t.Errorf("the mask is read again: %x, want %x", m, own^usr)
+		}
+	})
+	frozen(func(th *Thread) {
+		if m := must2(th.sigmask()); m != own {
+			t.Errorf("in the next stop the mask is %x, want %x", m, own)
+		}
+		for _, set := range []Sigset{own | usr, own} {
+			if err := th.setSigmask(set); err != nil {
+				t.Error(err)
+			}
+			if m := must2(th.sigmask()); m != set {
+				t.Errorf("the mask is %x, was made %x", m, set)
+			}
+		}
+		insideRemote := Sigset(0)
+		if err := th.remote(func(r *Remote) error {
+			insideRemote = must2(th.sigmask())
+			_, err := r.Syscall(unix.SYS_GETPID)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if m := must2(th.sigmask()); m != own || insideRemote == own {
+			t.Errorf("behind a call for us the mask is %x and was %x in it, want %x and another one", m, insideRemote, own)
+		}
+	})
+	k.end()
+}
+
+// TestChildrenAreTheSameFromWhateverSide: of a process with many threads the processes are asked for their parent, of others the threads for their children.
+func TestChildrenAreTheSameFromWhateverSide(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "siblings"))
+	parent := must2(procfs.ReadStat(prog.PID(), 0)).PPid
+	if _, ok := fewerProcesses(parent, manyThreads-1); ok {
+		t.Error("processes are asked in place of few threads")
+	}
+	got, ok := fewerProcesses(parent, 1<<22)
+	if !ok || !slices.Contains(got, prog.PID()) {
+		t.Errorf("the children are %v, %v: %d is missing", got, ok, prog.PID())
+	}
+	for _, pid := range got {
+		if st, err := procfs.ReadStat(pid, 0); err == nil && st.PPid != parent {
+			t.Errorf("%d is no child", pid)
+		}
+	}
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}
+
+// TestAmongTellsWhoseThreadItIs: of a thread of another process, and of none, it says no; of one that can't be signalled, yes.
+func TestAmongTellsWhoseThreadItIs(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+	tids := must2(procfs.Tasks(prog.PID()))
+	for _, tid := range tids {
+		if !among(prog.PID(), tid) || among(os.Getpid(), tid) {
+			t.Errorf("thread %d is not taken for one of %d alone", tid, prog.PID())
+		}
+	}
+	if among(prog.PID(), os.Getpid()) || among(prog.PID(), 1<<30) {
+		t.Error("a thread of others, or none, is taken for the program's")
+	}
 	if got := prog.Quit(); got != "right" {
 		t.Errorf("the program says %q, want right", got)
 	}
