@@ -222,6 +222,7 @@ func (hd *handlers) guard(kp *Kprobe, f func() int) (ret int) {
 			return 0 // a RecordHandler has seen to that
 		}
 	}
+	hd.s.tracer.LetAllIdle() // it may wait for another thread
 	hd.running = append(hd.running, runningHandler{kp: kp})
 	defer func() {
 		hd.handlerEnds()

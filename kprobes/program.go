@@ -367,6 +367,7 @@ func (rk *recordKeeper) deliver(kp *Kprobe, r *HitRecord) {
 		}
 	}()
 	if kp.RecordHandler != nil {
+		rk.s.tracer.LetAllIdle() // it may wait for another thread
 		kp.RecordHandler(kp, r)
 	}
 }

@@ -235,17 +235,32 @@ func (s *Space) StopIdle() (more bool) {
 		}
 		idle = append(idle, th)
 	}
-	s.held = s.held || len(idle) > 0
+	if len(idle) > 0 {
+		s.held, s.tracer.holdsIdle = true, true
+	}
 	s.stopThese(idle, func(*Thread) bool { return false }, askedTogether)
 	return more
 }
 
 // LetIdle gives some of the threads back that StopIdle has stopped, in any address space, and tells whether there are more. It must not be called from within a Freeze.
 func (t *Tracer) LetIdle() (more bool) {
+	if !t.holdsIdle {
+		return false
+	}
+	held := false
 	for _, p := range t.procs {
 		more = p.Space.letIdle() || more
+		held = held || p.Space.held
 	}
+	t.holdsIdle = held
 	return more
+}
+
+// LetAllIdle gives all of them back at once. It is for who is about to run code of the user's, which may wait for
+// something that one of these threads is to do. In a Freeze it does nothing.
+func (t *Tracer) LetAllIdle() {
+	for t.LetIdle() {
+	}
 }
 
 func (s *Space) letIdle() (more bool) {

@@ -117,8 +117,16 @@ func TestThreadsAreHeldAroundAFreeze(t *testing.T) {
 			})
 		})
 	}
+	// waiting: a thread that was let go is back in its call only a moment later.
+	waiting := func() {
+		for _, tid := range must2(procfs.Tasks(k.prog.PID())) {
+			testprog.Await(t, "a thread that waits", func() bool { _, err := procfs.ReadBlocked(k.prog.PID(), tid); return err == nil })
+		}
+	}
+	waiting()
 	freeze() // from here on it is known who waits
 	for range 3 {
+		waiting()
 		if n := calls(k.p.Space.StopIdle); n != 3 || standing() != 600 {
 			t.Errorf("in %d calls %d threads were stopped, want 600 in 3", n, standing())
 		}
@@ -134,6 +142,18 @@ func TestThreadsAreHeldAroundAFreeze(t *testing.T) {
 			t.Errorf("after a Freeze %d threads stand", n)
 		}
 		k.prog.Do("go 1", "went 599")
+	}
+	waiting()
+	calls(k.p.Space.StopIdle)
+	k.do(func() error {
+		return k.p.Space.Freeze(func(*Frozen) error { k.tr.LetAllIdle(); return nil })
+	})
+	if n := standing(); n != 600 {
+		t.Errorf("after a Freeze in which they were to be given back %d threads are held, want 600", n)
+	}
+	k.do(func() error { k.tr.LetAllIdle(); return nil })
+	if n := standing(); n != 0 {
+		t.Errorf("%d threads are held, and were given back at once", n)
 	}
 	calls(k.p.Space.StopIdle)
 	k.end() // lets all go that are held
