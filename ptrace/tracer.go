@@ -72,6 +72,9 @@ func New() (*Tracer, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err
 	}
+	if err := roomForFiles(); err != nil {
+		return nil, err
+	}
 	t := &Tracer{handler: Nop{}, threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
 	ready := make(chan error)
 	go t.run(ready)
@@ -79,6 +82,18 @@ func New() (*Tracer, error) {
 		return nil, fmt.Errorf("starting the tracer: %w", err)
 	}
 	return t, nil
+}
+
+// leastFiles is how many open files a session with one process may need at once, with some to spare.
+const leastFiles = 64
+
+// roomForFiles refuses a limit by which a session would find no file of /proc any more, and take processes for gone.
+func roomForFiles() error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Cur >= leastFiles {
+		return nil
+	}
+	return fmt.Errorf("no more than %d files may be open (ulimit -n, RLIMIT_NOFILE), and %d are needed at least: %w", l.Cur, leastFiles, unix.EMFILE)
 }
 
 // NewHere makes a tracer of the calling thread, which must be locked to its goroutine, for as long as that

@@ -138,3 +138,21 @@ func TestADebugFileIsNotLookedForOutsideOfTheTargetsRoot(t *testing.T) {
 		t.Errorf("the file in its root was not used: %v", err)
 	}
 }
+
+// Of a program whose file can't be read nobody knows whether it is stripped.
+func TestAProgramWhoseFileIsNotReadIsNotCalledStripped(t *testing.T) {
+	prog, _, _ := stripped(t)
+	table := start(t, prog).open(t)
+	const unread = "can't be read, and its memory names"
+	for _, why := range []error{nil, unix.EMFILE} {
+		for _, m := range table.Modules() {
+			if m.Kind == KindExecutable {
+				m.img.unopened = why
+			}
+		}
+		_, err := table.Resolve(t.Context(), "hidden")
+		if err == nil || strings.Contains(err.Error(), "is stripped") != (why == nil) || strings.Contains(err.Error(), unread) != (why != nil) {
+			t.Errorf("its file was not opened for %v: %v", why, err)
+		}
+	}
+}

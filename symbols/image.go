@@ -24,6 +24,8 @@ type image struct {
 	closer  io.Closer
 	buildID string
 
+	unopened error // why it is read from memory, where only names for other files are; nil if it is not
+
 	isCommon bool // it stays when a Table is closed: all processes have it
 
 	ready atomic.Bool // what Table.Ready reads was

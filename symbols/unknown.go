@@ -71,12 +71,15 @@ func instances(mods []*Module, name string) int {
 	return len(onlyCode(found))
 }
 
-// withStripped adds to err that a file is stripped, if that probably is the reason why the name is unknown. The file is
+// withStripped adds to err that a file is stripped, or can't be read, if that probably is the reason why the name is unknown. The file is
 // the only one that was searched, or the executable.
 func withStripped(err error, mods []*Module) error {
 	for _, m := range mods {
 		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().isStripped() || len(m.Refused()) > 0 {
 			continue
+		}
+		if m.img.unopened != nil {
+			return fmt.Errorf("%w; the file of %s can't be read, and its memory names %s: %w", err, m.Name, countedFunctions(m.symbols().functions()), m.img.unopened)
 		}
 		id := "it has no build ID"
 		if m.BuildID != "" {
