@@ -2,8 +2,10 @@ package kprobes_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -205,5 +207,29 @@ func TestPassesAmongManyThreads(t *testing.T) {
 		prog.CheckClean()
 		prog.Do("go 1", "went")
 	}
+	wantRight(t, prog)
+}
+
+// TestPassesAmongManyThreadsAndHandlers: while a handler's hits come without end, each of which gives back who is held for a pass, there are passes all the same.
+func TestPassesAmongManyThreadsAndHandlers(t *testing.T) {
+	prog := start(t, "threads", "600")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var handled atomic.Int64
+	register(t, s, &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { handled.Add(1); return 0 }})
+	prog.Send("alone")
+	for i := range 3 {
+		for began := handled.Load(); handled.Load() < began+100; {
+			runtime.Gosched()
+		}
+		kp := counting("libc.so.6:getpid")
+		register(t, s, kp)
+		wantOptimized(t, s, kp)
+		if err := s.UnregisterKprobe(kp); err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+	}
+	prog.Do("stop", "calls")
+	closeSession(t, s)
+	prog.CheckClean()
 	wantRight(t, prog)
 }

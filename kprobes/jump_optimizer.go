@@ -181,11 +181,18 @@ func (ps *passes) optimizeLater() {
 	}
 }
 
-// stopIdle has threads that wait in system calls stand before the pass that is about to come, where there are many.
+// stopIdle has threads that wait in system calls stand before the pass that is about to come, where there are many. Once code of the user's has had them all given back
+// it leaves the rest to the pass: it might begin anew for ever.
 func (ps *passes) stopIdle() {
-	for more := true; more; {
+	given := uint(0)
+	for first, more := true, true; more; first = false {
 		more = false
 		if ps.s.do(func() error {
+			if first {
+				given = ps.s.tracer.GivenBack()
+			} else if given != ps.s.tracer.GivenBack() {
+				return nil
+			}
 			for d := range ps.s.settled() {
 				if began := time.Now(); d.optimizer.hasWork() {
 					more = d.space.StopIdle() || more

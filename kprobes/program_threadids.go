@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -70,7 +71,10 @@ func (rc *recorder) noteExec(p *ptrace.Process) {
 	for _, th := range rc.d.space.Threads() {
 		if parent := rc.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
-			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Name().Before().At, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
+			comm := func(now time.Time) string { // it had its maker's, unless it gave itself another
+				return cmp.Or(leader.Name().Before().At(now), parent.Comm(now))
+			}
+			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package kprobes
 // once. The error matches ErrClosed after Close; f has not run then.
 func (s *Session) Do(f func()) error {
 	return s.do(func() error {
+		s.tracer.LetAllIdle() // it may wait for another thread
 		f()
 		return nil
 	})

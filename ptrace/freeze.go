@@ -238,6 +238,8 @@ func (s *Space) StopIdle() (more bool) {
 	if len(idle) > 0 {
 		s.held, s.tracer.holdsIdle = true, true
 	}
+	s.tracer.stopsIdle = true // nothing is given back from within
+	defer func() { s.tracer.stopsIdle = false }()
 	s.stopThese(idle, func(*Thread) bool { return false }, askedTogether)
 	return more
 }
@@ -259,9 +261,15 @@ func (t *Tracer) LetIdle() (more bool) {
 // LetAllIdle gives all of them back at once. It is for who is about to run code of the user's, which may wait for
 // something that one of these threads is to do. In a Freeze it does nothing.
 func (t *Tracer) LetAllIdle() {
-	for t.LetIdle() {
+	if t.holdsIdle && !t.stopsIdle {
+		t.givenBack++
+		for t.LetIdle() {
+		}
 	}
 }
+
+// GivenBack is how often LetAllIdle has given threads back.
+func (t *Tracer) GivenBack() uint { return t.givenBack }
 
 func (s *Space) letIdle() (more bool) {
 	if !s.held || s.depth > 0 {

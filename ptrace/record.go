@@ -286,6 +286,7 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	}
 	for _, th := range p.Threads() {
 		if th != caller {
+			th.name.th = nil // by its number there is the new program's
 			t.dropThread(th)
 			t.tellGone(th)
 		}

@@ -185,7 +185,7 @@ type Name struct {
 }
 
 // mostOldName is how old a name may be, as a thread rarely changes it. Most change it when they begin: then no name is older than the thread was when it was read.
-const mostOldName = 100 * time.Millisecond
+const mostOldName = 10 * time.Millisecond
 
 // At is the name, read again if it is too old. Of a thread that has ended, or executed another program, it is the last that was read.
 func (n *Name) At(now time.Time) string {

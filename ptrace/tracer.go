@@ -34,6 +34,8 @@ type Tracer struct {
 	deaf bool // the bell was killed
 
 	holdsIdle bool // StopIdle has stopped threads that LetIdle has not given back
+	stopsIdle bool // StopIdle is about it
+	givenBack uint
 
 	turns uint // stops waited for
 	moves uint // changed before a thread, or time, goes on: see Space.look

@@ -98,7 +98,7 @@ func attachCommand(std stdio) *cli.Command {
 			if several {
 				return attachWhole(std, to, who, req, newProbing)
 			}
-			req.meant = to[0].id
+			req.meant, req.who = to[0].id, who
 			return attach(std, to[0].pid, req, newWork)
 		},
 	}
@@ -126,6 +126,7 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	case err != nil:
 		return attachError(err)
 	}
+	req.who.warnForked(std, pid)
 	w := newWork(std, req, sess, output, color)
 	if err := w.place(ctx); err != nil {
 		return w.abort(ctx, err)

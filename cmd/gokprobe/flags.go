@@ -20,6 +20,7 @@ import (
 // request is what the user asks of attach, run or demo.
 type request struct {
 	meant     *ptrace.Identity // the process that -p names; nil without -p
+	who       whom             // by which it was named
 	specs     []string
 	returns   bool // every SPEC means the returns of its functions
 	maxActive int  // how many calls of a function are followed at once

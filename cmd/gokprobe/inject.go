@@ -42,7 +42,7 @@ func decideInject(req *injectRequest, who whom, command []string) (act func(stdi
 		case several:
 			return func(std stdio) error { return attachWhole(std, to, who, req.request, req.newJoint) }, req.checkSeveral()
 		}
-		req.meant = to[0].id
+		req.meant, req.who = to[0].id, who
 		return func(std stdio) error { return attach(std, to[0].pid, req.request, req.newWork) }, req.checkThreads(to[0].pid)
 	case len(command) > 0 && len(req.threads) > 0:
 		return nil, usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])

@@ -103,7 +103,7 @@ Examples:
 			case several:
 				return scriptSeveral(std, to, who, req)
 			}
-			req.meant = to[0].id
+			req.meant, req.who = to[0].id, who
 			return scriptAttached(std, to[0].pid, req)
 		},
 	}
@@ -335,6 +335,7 @@ func scriptAttached(std stdio, pid int, req scriptRequest) error {
 	case err != nil:
 		return attachError(errors.Join(err, sn.close(nil)))
 	}
+	req.who.warnForked(std, pid)
 	if err := sn.load(ctx, sess); err != nil {
 		return sn.abort(std.unarmed(ctx, pid, err))
 	}

@@ -141,7 +141,7 @@ func (s *several) takeForked(ctx context.Context, who whom, taken []target) (fai
 		if len(more) == 0 {
 			return 0, nil
 		}
-		if failed, err = s.takeAll(ctx, more); err != nil {
+		if failed, err = s.takeAll(ctx, more); err != nil && (s.took == 0 || ctx.Err() != nil) { // else those that were taken have all ended: there is something to tell
 			return failed, err
 		}
 	}

@@ -288,6 +288,10 @@ func TestWhoIsForkedBehindTheListingIsTaken(t *testing.T) {
 				t.Errorf("of those that are held %v are listed again", more)
 			}
 		}
+		var said strings.Builder
+		if who.warnForked(stdio{err: &said}, progs[0].PID()); said.Len() > 0 {
+			t.Errorf("when all are taken, or none is to be followed, it says %q", said.String())
+		}
 		slices.Sort(does.pids)
 		slices.Sort(want)
 		if !slices.Equal(does.pids, want) {
@@ -301,6 +305,11 @@ func TestWhoIsForkedBehindTheListingIsTaken(t *testing.T) {
 		for _, p := range progs {
 			p.CheckClean()
 		}
+	}
+	var said strings.Builder
+	whom{names: []string{name}, all: true, follow: true}.warnForked(stdio{err: &said}, progs[0].PID())
+	if !strings.Contains(said.String(), "2 processes of the name came") {
+		t.Errorf("of two that nobody follows it says %q", said.String())
 	}
 	for _, p := range progs {
 		p.Quit()

@@ -108,7 +108,7 @@ func (w whom) isGiven() bool { return len(w.names) > 0 || w.all || w.file != "" 
 
 // findTargets translates the values of -p; with -all a name means all processes that have it.
 // several reports whether there may be more than one: several were found, or processes that
-// map file may come later, or a process of the name may be forked while we attach.
+// map file may come later.
 func (w whom) findTargets() (found []target, several bool, err error) {
 	args, all := w.names, w.all
 	if len(args) == 0 && w.file == "" {
@@ -149,7 +149,7 @@ func (w whom) findTargets() (found []target, several bool, err error) {
 		}
 		seen[t.pid] = true
 	}
-	return found, len(found) > 1 || w.file != "" || w.forks(), nil
+	return found, len(found) > 1 || w.file != "", nil
 }
 
 // forks tells that children of the processes belong to them which are forked before those are held.
@@ -171,6 +171,20 @@ func (w whom) forked(known map[int]bool) (found []target) {
 		}
 	}
 	return found
+}
+
+// warnForked warns of processes that were forked while the only one of the name, pid, was attached to.
+func (w whom) warnForked(std stdio, pid int) {
+	if !w.forks() {
+		return
+	}
+	more := w.forked(map[int]bool{pid: true})
+	for _, t := range more {
+		t.id.Close()
+	}
+	if len(more) > 0 {
+		std.warn("%s of the name came while process %d was attached to, and nobody follows them; with the same flags again all are taken", processes(len(more)), pid)
+	}
 }
 
 // named lists the processes of a name, as pidof(1) does: the thread group leader's

@@ -1,6 +1,6 @@
 // Threads that change their names. "call" has a thread call foo(1). "rename" has it take another name,
 // call foo(2) and end. "exec" forks a child that calls foo(3) and executes this program under another
-// name, which calls foo(4).
+// name, which calls foo(4). "vfork" is that by vfork(2), and foo(5).
 #include "prog.h"
 #include <sys/wait.h>
 
@@ -39,10 +39,10 @@ int main(int argc, char **argv)
 			CHECK(write(orders[1], "r", 1) == 1);
 			pthread_join(t, NULL);
 		} else {
-			int status;
-			pid_t pid = fork();
+			int status, shares = strncmp(line, "vfork", 5) == 0;
+			pid_t pid = shares ? vfork() : fork();
 			if (pid == 0) {
-				call(3);
+				call(shares ? 5 : 3);
 				execl(argv[1], "other", "-", "-", NULL);
 				_exit(9);
 			}

@@ -1,6 +1,8 @@
 // N threads (argument 1, or 8) that stay. "go M": each calls foo M times, then
-// "went CALLS". "start": they call until "stop", then "calls CALLS" of this run.
+// "went CALLS". "start": they call until "stop", then "calls CALLS" of this run. "alone": the main thread does,
+// while they wait.
 #include "prog.h"
+#include <poll.h>
 
 static pthread_barrier_t gate;
 static long limit, stopped, quit, calls;
@@ -31,6 +33,14 @@ int main(int argc, char **argv)
 		t[i] = thread(worker, i);
 	say("ready");
 	while (hear(line, sizeof line)) {
+		if (strncmp(line, "alone", 5) == 0) {
+			struct pollfd order = { 0, POLLIN, 0 };
+			for (calls = 0; poll(&order, 1, 0) == 0; calls++)
+				CHECK(foo(calls) == 3 * calls + 1);
+			hear(line, sizeof line); // stop
+			say("calls %ld", calls);
+			continue;
+		}
 		int go = sscanf(line, "go %ld", &limit);
 		if (go != 1)
 			limit = 1L << 62;
