@@ -131,7 +131,8 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 			res.Vector[0], res.Vector[1], _ = th.XMM(0)
 		},
 	})
-	if states.Of(th) == inner { // else the thread is another program's by now
+	d.session.tracer.LetAllIdle() // the handler goes on, and may wait for another thread
+	if states.Of(th) == inner {   // else the thread is another program's by now
 		states.Keep(th, ts)
 	}
 	ts.called = true

@@ -2,7 +2,6 @@ package kprobes_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -218,9 +217,8 @@ func TestPassesAmongManyThreadsAndHandlers(t *testing.T) {
 	register(t, s, &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { handled.Add(1); return 0 }})
 	prog.Send("alone")
 	for i := range 3 {
-		for began := handled.Load(); handled.Load() < began+100; {
-			runtime.Gosched()
-		}
+		began := handled.Load()
+		testprog.Await(t, "a hundred hits more", func() bool { return handled.Load() > began+100 })
 		kp := counting("libc.so.6:getpid")
 		register(t, s, kp)
 		wantOptimized(t, s, kp)

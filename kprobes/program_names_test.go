@@ -33,8 +33,11 @@ func TestRecordsHaveTheNamesOfTheirTime(t *testing.T) {
 				if names[arg] == nil {
 					names[arg] = map[string]int{}
 				}
-				if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", r.PID, r.TID)); arg == 2 && err == nil {
+				if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", r.PID, r.TID)); arg == 2 && (stops || err == nil) {
 					return // of a thread that goes on the name may be a moment old
+				}
+				if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID)); arg != 4 && err == nil && exe == other {
+					return // during an exec the kernel tells the new name before it tells of the exec
 				}
 				names[arg][r.Comm]++
 			})
@@ -48,7 +51,7 @@ func TestRecordsHaveTheNamesOfTheirTime(t *testing.T) {
 			prog.Do("rename", "did")
 			closeSession(t, s)
 			for arg, want := range map[uint64]string{1: "names", 2: "renamed", 3: "names", 4: "other", 5: "names"} {
-				if n := names[arg]; len(n) > 1 || n[want] == 0 && (arg != 2 || len(n) > 0) {
+				if n := names[arg]; len(n) > 1 || n[want] == 0 && (arg != 2 && arg != 3 && arg != 5 || len(n) > 0) {
 					t.Errorf("foo(%d) was called by %v, want %s", arg, n, want)
 				}
 			}

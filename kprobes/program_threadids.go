@@ -71,8 +71,9 @@ func (rc *recorder) noteExec(p *ptrace.Process) {
 	for _, th := range rc.d.space.Threads() {
 		if parent := rc.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
+			was := leader.Name().Before()
 			comm := func(now time.Time) string { // it had its maker's, unless it gave itself another
-				return cmp.Or(leader.Name().Before().At(now), parent.Comm(now))
+				return cmp.Or(was.At(now), parent.Comm(now))
 			}
 			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}

@@ -200,9 +200,10 @@ func (t *Tracer) settle(th *Thread) {
 	}
 }
 
-// thaw gives threads back, those that wait in a system call anyway behind the others. After StopIdle these are left to LetIdle.
+// thaw gives threads back, those that wait in a system call anyway behind the others. After StopIdle these are left to LetIdle, but once that has begun they are not: it would
+// begin anew with each Freeze of somebody else.
 func (s *Space) thaw() {
-	left := s.held && !s.tracer.GivenUp()
+	left := s.held && !s.letting && !s.tracer.GivenUp()
 	for _, th := range busyFirst(s.Threads()) {
 		if !th.idle || !left {
 			s.tracer.giveBack(th)
@@ -236,7 +237,7 @@ func (s *Space) StopIdle() (more bool) {
 		idle = append(idle, th)
 	}
 	if len(idle) > 0 {
-		s.held, s.tracer.holdsIdle = true, true
+		s.held, s.letting, s.tracer.holdsIdle = true, false, true
 	}
 	s.tracer.stopsIdle = true // nothing is given back from within
 	defer func() { s.tracer.stopsIdle = false }()
@@ -275,6 +276,7 @@ func (s *Space) letIdle() (more bool) {
 	if !s.held || s.depth > 0 {
 		return false
 	}
+	s.letting = true
 	n := 0
 	for _, th := range s.Threads() {
 		if !th.frozen {
@@ -286,7 +288,7 @@ func (s *Space) letIdle() (more bool) {
 		n++
 		s.tracer.giveBack(th)
 	}
-	s.held = false
+	s.held, s.letting = false, false
 	return false
 }
 

@@ -120,7 +120,7 @@ func TestThreadsAreHeldAroundAFreeze(t *testing.T) {
 	// waiting: a thread that was let go is back in its call only a moment later.
 	waiting := func() {
 		for _, tid := range must2(procfs.Tasks(k.prog.PID())) {
-			testprog.Await(t, "a thread that waits", func() bool { _, err := procfs.ReadBlocked(k.prog.PID(), tid); return err == nil })
+			testprog.Await(t, "a thread that waits", func() bool { b, err := procfs.ReadBlocked(k.prog.PID(), tid); return err == nil && b.Number >= 0 })
 		}
 	}
 	waiting()
@@ -143,6 +143,14 @@ func TestThreadsAreHeldAroundAFreeze(t *testing.T) {
 		}
 		k.prog.Do("go 1", "went 599")
 	}
+	waiting()
+	calls(k.p.Space.StopIdle)
+	k.do(func() error { k.tr.LetIdle(); return nil })
+	freeze()
+	if n := standing(); n != 0 {
+		t.Errorf("after a Freeze between two steps in which they are given back %d threads are held", n)
+	}
+	calls(k.tr.LetIdle)
 	waiting()
 	calls(k.p.Space.StopIdle)
 	k.do(func() error {

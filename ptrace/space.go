@@ -27,6 +27,7 @@ type Space struct {
 
 	syscallInsn   arch.Addr
 	held          bool              // threads that were stopped by StopIdle stand until LetIdle gives them back
+	letting       bool              // LetIdle has begun
 	programsInsn  arch.Addr         // one that is not ours, and is there whatever we unmap; 0: not looked for yet
 	saveAt        arch.Addr         // see Protect
 	noteUnblocked func(Sigset) bool // see Unblock

@@ -178,8 +178,8 @@ func (t *Table) openMapping(mp procfs.Mapping, files filesMapped) (*image, error
 	}
 	if base, ok := files.headerOf(mp); ok && !errors.Is(errors.Join(errs...), targetfs.ErrTooMany) {
 		if img, err := t.imageInMemory(base, files.extent(mp, base), mp.Path, false); err == nil {
-			if img.unopened = errors.Join(errs...); img.unopened == nil {
-				img.unopened = unix.ENOENT
+			if img.unopened = unix.ENOENT; len(errs) > 0 {
+				img.unopened = errs[0] // the other ways fail for the same reason, as a rule
 			}
 			return img, nil
 		}

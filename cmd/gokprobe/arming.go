@@ -40,6 +40,8 @@ func (s stdio) unarmed(ctx context.Context, pid int, err error) error {
 	switch cause := context.Cause(ctx); {
 	case !errors.Is(err, kprobes.ErrGivenUp) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(cause, errTooLate) && pid == 0: // none was held yet
+		return attachError(cause)
 	case errors.Is(cause, errTooLate):
 		return attachError(fmt.Errorf("process %d is let go: %w", pid, cause))
 	}

@@ -71,7 +71,11 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	if err := s.does.complete(ctx, file != nil); err != nil {
-		return errors.Join(s.std.unarmed(ctx, meant[0].pid, err), s.release())
+		pid := 0 // of none yet, where others may come
+		if len(meant) > 0 {
+			pid = meant[0].pid
+		}
+		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	armed()
 	var found chan target
