@@ -125,9 +125,9 @@ func (opt *optimizer) hasten() {
 	}
 }
 
-// hasWork tells whether a pass is to look at opt's queue.
-func (opt *optimizer) hasWork() bool {
-	return len(opt.queue) > 0 && !opt.d.released && !opt.d.linker.busy
+// hasWork tells whether a pass is to look at the optimizer's queue.
+func (d *domain) hasWork() bool {
+	return len(d.optimizer.queue) > 0 && !d.released && !d.linker.busy
 }
 
 // WaitForOptimizer waits until every site that can be optimized is, and those that are not
@@ -192,9 +192,9 @@ func (ps *passes) pass() (again bool) {
 			ps.optimizing = nil
 		}
 	}()
-	for d := range ps.s.settled() {
-		if !d.optimizer.hasWork() {
-			continue
+	for _, d := range ps.s.heirs.settledLike((*domain).hasWork) {
+		if !d.hasWork() {
+			continue // what was done for another one has changed that
 		}
 		end := d.look.anew()
 		d.look.resume(&d.optimizer.seen)

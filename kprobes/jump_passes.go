@@ -52,7 +52,7 @@ func (ps *passes) optimizeLater() {
 	again := true
 	for again {
 		ps.stopIdle()
-		err := ps.s.do(func() error { again = ps.pass(); return nil })
+		err := ps.s.doApart(func() error { again = ps.pass(); return nil })
 		ps.letIdle()
 		if err != nil {
 			return // the session is closed
@@ -66,14 +66,14 @@ func (ps *passes) stopIdle() {
 	given := uint(0)
 	for first, more := true, true; more; first = false {
 		more = false
-		if ps.s.do(func() error {
+		if ps.s.doApart(func() error { // no domain is changed; heirs have nothing for a pass to do
 			if first {
 				given = ps.s.tracer.GivenBack()
 			} else if given != ps.s.tracer.GivenBack() {
 				return nil
 			}
-			for d := range ps.s.settled() {
-				if began := time.Now(); d.optimizer.hasWork() {
+			for d := range ps.s.domains {
+				if began := time.Now(); d.hasWork() {
 					more = d.space.StopIdle() || more
 					d.optimizer.stopping += time.Since(began)
 				}

@@ -173,23 +173,31 @@ func TestGuardedTracer(t *testing.T) {
 
 // untouched tells whether nothing of ours is in the process and nobody traces it.
 func untouched(pid int) bool {
+	return !hasMemory(pid) && !traced(pid) // in this order: who puts it right unmaps the memory before it detaches
+}
+
+func traced(pid int) bool {
+	tids, err := procfs.Tasks(pid)
+	return err != nil || slices.ContainsFunc(tids, func(tid int) bool {
+		st, err := procfs.ReadStatus(pid, tid)
+		return err == nil && st.TracerPid != 0
+	})
+}
+
+// hasMemory tells whether a process has memory of ours, also if that can't be read.
+func hasMemory(pid int) bool {
 	tids, err := procfs.Tasks(pid)
 	if err != nil {
-		return false
-	}
-	for _, tid := range tids {
-		if st, err := procfs.ReadStatus(pid, tid); err == nil && st.TracerPid != 0 {
-			return false
-		}
+		return true
 	}
 	for _, tid := range tids {
 		maps, err := procfs.Maps(tid)
 		if err == nil && len(maps) == 0 {
 			continue // a leader that has ended
 		}
-		return err == nil && !slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return strings.Contains(m.Path, "memfd:gokprobe") })
+		return err != nil || slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return strings.Contains(m.Path, "memfd:gokprobe") })
 	}
-	return false
+	return true
 }
 
 var wards = append(slices.Clone(victims),

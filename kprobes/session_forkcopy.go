@@ -86,7 +86,7 @@ func (ds *detours) settled() bool {
 // becomeCopy makes d, which is child's and has nothing yet, a copy of parent. If the answer is false the child has the code that it was born with, and memory of
 // the parent's or private memory in its place.
 func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
-	if !parent.copyable() || !d.bornAlike(parent, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
+	if !parent.copyable() || !d.bornAlike(parent, parent.space, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
 		if err := d.region.CopyOf(parent.region, parent.counted(), stores); err != nil {
 			return err
 		}
@@ -160,8 +160,14 @@ func (d *domain) dropRetired(parent *domain) error {
 	return errors.Join(errs...)
 }
 
-// bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written.
-func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
+// bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written. from is the address space that it was forked from: the parent's, or
+// that of an heir, which has the parent's code.
+func (d *domain) bornAlike(parent *domain, from *ptrace.Space, child *ptrace.Process) bool {
+	return child.BornAsNow(from) || d.hasCodeOf(parent, child)
+}
+
+// hasCodeOf compares.
+func (d *domain) hasCodeOf(parent *domain, child *ptrace.Process) bool {
 	var theirs, own []byte
 	differs := func(run pageRun) bool {
 		n := int(run.Len())

@@ -149,7 +149,7 @@ func TestWhatDiffersIsNotCopied(t *testing.T) {
 	err := s.do(func() error {
 		here, there := s.mainDomain(), s.domainOfProcess(t, child)
 		p := there.space.Processes()[0]
-		if !there.bornAlike(here, p) {
+		if !there.hasCodeOf(here, p) {
 			return errors.New("the child's code differs from its parent's at its birth")
 		}
 		for _, kp := range []*Kprobe{kps[0], kps[499], kps[999]} {
@@ -163,7 +163,7 @@ func TestWhatDiffersIsNotCopied(t *testing.T) {
 				if err := there.space.Text().WriteMemory(at, b); err != nil {
 					return err
 				}
-				alike := there.bornAlike(here, p)
+				alike := there.hasCodeOf(here, p)
 				b[0]--
 				if err := there.space.Text().WriteMemory(at, b); err != nil || alike {
 					t.Errorf("a byte at %s differs, and was not seen: %v", at, err)

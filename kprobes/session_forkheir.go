@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
@@ -15,8 +16,8 @@ import (
 // (session_forkcopy.go) is an heir at first: it has the code that it was born with, and memory of its own with all that belongs there, but no domain. The domain is
 // made when it is wanted: it is a copy of the domain that the child is like, which has not changed since.
 //
-// Who may change a domain says so before: hooks by domainOf or at, the rest by settled, which the closures of do begin with. Then all heirs get their domains, and nothing is
-// half done yet. What only looks asks alike, or the Kept itself. To make a domain of an heir is to make objects of ours: it changes nothing that the child
+// Who may change a domain says so before: hooks by domainOf or at, passes of the optimizer by settledLike, the rest by settled, which the closures of do begin with. Then the heirs that are
+// like it, or all, get their domains, and nothing is half done yet. What only looks asks alike, or the Kept itself. To make a domain of an heir is to make objects of ours: it changes nothing that the child
 // sees but slots and detours that nobody comes to (dropRetired), has it make no call, and can't fail. So it does not matter where the child's threads are.
 //
 // When we are killed the guardian finds in the child's memory what it finds in any other: the journal, the records, the guard's data, all of the child's birth, when its
@@ -101,7 +102,7 @@ func (d *domain) heritable() bool {
 // inherit makes child, which was forked from the address space from, an heir that is like d, as from is. If the answer is false the child has what it was born with,
 // or private memory in the place of its parent's.
 func (hs *heirs) inherit(d *domain, from *ptrace.Space, child *ptrace.Process) bool {
-	if !d.heritable() || !d.bornAlike(d, child) {
+	if !d.heritable() || !d.bornAlike(d, from, child) {
 		return false
 	}
 	h := &heir{like: d, space: child.Space, pid: child.PID, start: child.StartTime()}
@@ -173,6 +174,24 @@ func (hs *heirs) settleLike(d *domain) {
 	}
 }
 
+// settledLike is the domains that change, as which tells. The heirs that are like them have their own by then, and others need none: who is like a domain that does not change stays so.
+func (hs *heirs) settledLike(which func(*domain) bool) (list []*domain) {
+	hs.changes++
+	for more := true; more; {
+		more, list = false, list[:0]
+		for d := range hs.s.domains {
+			if which(d) {
+				more = more || len(d.heirs) > 0
+				list = append(list, d)
+			}
+		}
+		for _, d := range list {
+			hs.settleLike(d)
+		}
+	}
+	return list
+}
+
 // left is told that all processes but so many have left an address space. The answer tells that it was an heir's, and that nothing is left of that but its counts. Children
 // that it has made, and that have not stopped yet, begin as any domain's: then it gets one, though it has ended.
 func (hs *heirs) left(space *ptrace.Space, others int) bool {
@@ -194,26 +213,45 @@ func (hs *heirs) left(space *ptrace.Space, others int) bool {
 		}
 	}
 	counting.Unlock()
+	go h.release()
+	h.told.Release()
+	return true
+}
+
+// release gives back the memory of an heir that has ended. The kernel frees thousands of pages for whoever lets go of them last: that need not be the tracer's thread.
+func (h *heir) release() {
 	h.file.Close()
 	for _, m := range h.shared {
 		m.Unmap()
 	}
-	h.told.Release()
-	return true
 }
 
 // counts is what an heir has counted that has ended, by the counters of the domain that it is like, whose places are its own counters'.
 func (h *heir) counts() map[*counter]uint64 {
 	counts, all := map[*counter]uint64{}, h.like.inOrder()
+	var stretch []byte
 	for e, cells := range h.like.region.CellRanges() {
 		from := e.Offset + uint64(cells.Start-e.Data.Start)
+		var unread error
 		err := h.file.Written(from, from+cells.Len(), func(start, end uint64) {
 			first, behind := cells.Start+arch.Addr(start-from), cells.Start+arch.Addr(end-from)
 			i, _ := slices.BinarySearchFunc(all, first, func(c *counter, at arch.Addr) int { return cmp.Compare(c.memory().End, at+1) })
-			for ; i < len(all) && all[i].at < behind; i++ {
-				counts[all[i]] = h.count(all[i])
+			j, _ := slices.BinarySearchFunc(all, behind, func(c *counter, at arch.Addr) int { return cmp.Compare(c.at, at) })
+			if i >= j {
+				return // what is there is no counter's
+			}
+			first, behind = max(first, all[i].at), min(behind, all[j-1].memory().End)
+			stretch = slices.Grow(stretch[:0], int(behind-first))[:behind-first]
+			unread = errors.Join(unread, h.file.ReadAt(from+uint64(first-cells.Start), stretch))
+			for _, c := range all[i:j] {
+				if c.at < first || c.memory().End > behind {
+					counts[c] = h.count(c) // a part of it is in a hole
+				} else if n := sumOf(stretch[c.at-first:][:len(c.cells)]); n > 0 {
+					counts[c] = n
+				}
 			}
 		})
+		err = errors.Join(err, unread)
 		if err != nil {
 			h.like.session.warn("hits that a followed child has counted are lost: %v", err)
 		}

@@ -272,6 +272,7 @@ func (t textMemory) ReadMemory(at arch.Addr, p []byte) error {
 }
 
 func (t textMemory) WriteMemory(at arch.Addr, p []byte) error {
+	t.s.writes++
 	return fault(at, true, t.s.access(at, p, true, true))
 }
 

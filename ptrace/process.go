@@ -36,6 +36,7 @@ type Process struct {
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch
 	newborn  bool   // its fate is being settled: its one thread has run nothing since the fork
+	written  uint64 // the parent's Space.writes when the thread that has forked it was last resumed; 0 if that is not known
 	seccomp  int    // procfs.Status.Seccomp when it was registered: of a newborn it is that still
 	leaving  bool   // detached, but some threads can't be released yet
 
@@ -64,6 +65,13 @@ func (p *Process) InsideVfork() bool {
 	}
 	return false
 }
+
+// BornAsNow tells that nothing was written by parent's Text since before p was forked from parent, so p was born with what we have written there by now. It may be false
+// though it is so. Others may have written there, after the fork as well.
+//
+// A fork copies memory while the thread that forks is in the kernel: after it was last resumed, before it stopped for the fork. Other threads run meanwhile, and
+// our writes do not wait for them.
+func (p *Process) BornAsNow(parent *Space) bool { return p.written == parent.writes }
 
 // StartTime is when the process began, as procfs.Stat has it: with the PID it names a process for good.
 func (p *Process) StartTime() uint64 { return p.startTime }

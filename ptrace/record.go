@@ -240,7 +240,7 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	p.trapIgnored, p.trapHandled = parent.Proc.trapIgnored, parent.Proc.trapHandled
 	p.trapAction, p.own = parent.Proc.trapAction, parent.Proc.own
 	if space == nil {
-		p.parent = parent.Proc.Space
+		p.parent, p.written = parent.Proc.Space, parent.written
 	}
 	th := t.newThread(p, tid)
 	th.blocks = parent.blocks.child()

@@ -43,10 +43,12 @@ var sharing struct {
 // newShared is a mapping of e's pages.
 func newShared(t *Tracer, f *memfd, e Extent) (*Shared, error) {
 	n := e.Data.Len()
-	own, err := unix.Mmap(int(f.Fd()), int64(e.Offset), int(n+e.Code.Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	size := uintptr(n + e.Code.Len())
+	start, err := unix.MmapPtr(int(f.Fd()), int64(e.Offset), nil, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
+	own := unsafe.Slice((*byte)(start), size)
 	m := &Shared{Data: own[:n], Code: own[n:], tracer: t}
 	sharing.Lock()
 	defer sharing.Unlock()
@@ -63,11 +65,11 @@ func (m *Shared) Unmap() {
 		return
 	}
 	sharing.Lock()
-	defer sharing.Unlock()
 	delete(sharing.all, m)
 	whole := m.Data[:cap(m.Data)]
 	m.Data, m.Code = nil, nil
-	_ = unix.Munmap(whole)
+	sharing.Unlock()
+	_ = unix.MunmapPtr(unsafe.Pointer(&whole[0]), uintptr(len(whole))) // which may take long, and nobody uses it any more
 }
 
 // Tolerate runs f, which reads memory that is shared with targets, and does nothing

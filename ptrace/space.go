@@ -37,10 +37,12 @@ type Space struct {
 
 	kept []keeping
 	way  []onWay // see RunTo
+
+	writes uint64 // calls of Text's WriteMemory, and one
 }
 
 func newSpace(t *Tracer) *Space {
-	return &Space{tracer: t, entry: &entry{}}
+	return &Space{tracer: t, entry: &entry{}, writes: 1}
 }
 
 func (s *Space) adopt(p *Process) {

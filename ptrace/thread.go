@@ -49,6 +49,8 @@ type Thread struct {
 	call     *injectedCall // that a Handler method makes
 	delayed  *delay        // it waits before it goes on
 
+	written uint64 // the Space's writes when it was last resumed; 0 if we never have
+
 	name  *Name // never nil
 	area  rseqArea
 	halts halts.Log
@@ -162,6 +164,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 		th.state = parked
 	}
 	th.noteLetGo()
+	th.written = th.Proc.Space.writes
 	_ = request(req, th.TID, 0, uintptr(sig))
 	th.Proc.tracer.resumed(th.TID)
 }
