@@ -15,11 +15,49 @@ import (
 
 // Threads that stop in a detour, or at what a jump left of the instructions below it.
 
-// demotion is the number of threads that may come to trapping heads of a jump before it is
-// taken back: each costs a stop, which the breakpoint at the site would have cost as well.
+// demotion is how many stops at trapping heads of a jump, or in an upcall, are looked at together: if a breakpoint at the site would not have cost more of them,
+// the jump is taken back.
 const demotion = 32
 
-func (det *detour) demoted() bool { return det.headHits >= demotion || det.stops >= demotion }
+// mostHeadTime is how long so many stops at heads take at least that are no reason to take a jump back, where hits of the site are not counted in the target.
+const mostHeadTime = 16 * time.Millisecond
+
+func (det *detour) demoted() bool { return det.atHeads.tooMany || det.stops >= demotion }
+
+// headHits is the stops of threads that came to inner heads of a jump. Some come by jumps of the program that nobody could foresee, again and again. But a thread whom a
+// signal has met in the detour comes as well, once: the signal is delivered in the original code, and its handler returns there. A profiler may send a thousand signals a
+// second to a function that is called a hundred million times.
+type headHits struct {
+	n       int       // since the last look
+	since   time.Time // when the first of them came
+	counted uint64    // hits of the site then
+	tooMany bool      // a breakpoint at the site would cost no more stops
+}
+
+// cameToHead notes a stop. It tells whether the jump is to be taken back because of it.
+func (det *detour) cameToHead(now time.Time) bool {
+	h := &det.atHeads
+	if h.n++; h.n == 1 {
+		h.since, h.counted = now, det.countedSoFar()
+	}
+	if h.n < demotion || h.tooMany {
+		return false
+	}
+	if det.count != nil {
+		h.tooMany = det.countedSoFar()-h.counted <= demotion
+	} else {
+		h.tooMany = now.Sub(h.since) < mostHeadTime
+	}
+	h.n = 0
+	return h.tooMany
+}
+
+func (det *detour) countedSoFar() uint64 {
+	if det.count == nil {
+		return 0
+	}
+	return sumOf(det.count.cells)
+}
 
 // inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
 // none.
@@ -91,7 +129,7 @@ func (ds *detours) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 		return false
 	}
 	regs.SetIP(to)
-	if det.headHits++; det.headHits == demotion {
+	if det.cameToHead(time.Now()) {
 		ds.d.optimizer.enqueue(det.site)
 	}
 	if ds.d.neighbours.changedJump(det) {

@@ -47,4 +47,34 @@ func TestAClosedSessionSaysSo(t *testing.T) {
 	}
 }
 
+// What is said of a probe whose process has ended by itself is how it stood last, whenever it was looked at before.
+func TestAProbeOfAProcessThatHasEndedStandsAsItDidLast(t *testing.T) {
+	s, err := trace.Launch(context.Background(), shop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ks := s.Kprobes()
+	if err := ks.SetOptimization(false); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Probe("deliver", trace.Count())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := p.Stats().Places[0]; at.Mechanism != kprobes.Boosted {
+		t.Errorf("with optimization turned off it is %s", at.Mechanism)
+	}
+	if err := errors.Join(ks.SetOptimization(true), ks.WaitForOptimizer(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-ks.Done()
+	if at := p.Stats().Places[0]; at.Mechanism != kprobes.Optimized || at.Reason != "" {
+		t.Errorf("it was optimized, and is said to be %s (%s)", at.Mechanism, at.Reason)
+	}
+}
+
 func second(_ *trace.Probe, err error) error { return err }

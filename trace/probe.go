@@ -315,6 +315,9 @@ func (p *Probe) look() {
 		case ended && last != nil && !last.Waiting: // it stays as it was, unless what it waited for has come since
 			kept := *last
 			kept.Active = now[i].Active // calls end with the process, and are missed
+			if now[i].Mechanism != kprobes.NoMechanism {
+				kept.Mechanism, kept.Reason = now[i].Mechanism, now[i].Reason // it may have changed since the last look
+			}
 			pt.last.Store(&kept)
 		default:
 			pt.last.Store(&now[i])
