@@ -99,7 +99,7 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 	}
 	r.own = mask
 	before, kept, ours := th.at, th.keepSiginfo(), th.stopIsOurs()
-	stop := before.stop
+	stop, filters := before.stop, before.filters
 	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
 	if postponed {
 		postponed = th.postpone()
@@ -120,6 +120,9 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 		default:
 			before.stop = th.at.stop
 			before.resettle(th.at, nil)
+		}
+		if over == nil {
+			before.filters = filters // it has made none but our calls
 		}
 		th.at, th.at.errand.sheltered = before, false
 		th.eraseMark()
