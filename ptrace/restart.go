@@ -68,23 +68,16 @@ func (th *Thread) setResult(v int64) {
 
 // filtered tells whether a seccomp filter decides about the thread's system calls.
 func (th *Thread) filtered() bool {
-	if !th.at.filters.known || !th.installsAlone() {
+	a := th.alone()
+	if !a.filtersKnown {
 		st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
 		if err != nil {
 			return false
 		}
-		th.at.filters = filters{known: th.installsAlone(), some: st.Seccomp != 0}
+		a.filtersKnown, a.filters = true, st.Seccomp != 0
 	}
-	return th.at.filters.some
+	return a.filters
 }
-
-// filters tells whether a thread that stands has seccomp filters. It is known for the stop that it was asked in: only the thread itself installs any, or another
-// of its process for all (SECCOMP_FILTER_FLAG_TSYNC), and no system call that is made for us does. A stop that follows begins without (halted).
-type filters struct{ known, some bool }
-
-// installsAlone tells of a thread that stands that nobody else can install filters for it now: its process has no other thread. One that it has made would have
-// been told of before its stop.
-func (th *Thread) installsAlone() bool { return th.state == stopped && len(th.Proc.threads) == 1 }
 
 // failAlone is called when the thread comes to a group-stop.
 func (th *Thread) failAlone() {

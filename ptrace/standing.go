@@ -52,7 +52,6 @@ type halt struct {
 	regs       registers
 	mask       Sigset // what the thread blocks, read once in a stop: meanwhile nobody changes it but we
 	maskRead   bool
-	filters    filters
 	info       Siginfo  // scratch for siginfo
 	kept       *Siginfo // of a stop that system calls for us came after
 	unmarked   *Siginfo // what was told of the stop before mark
@@ -67,13 +66,11 @@ type registers struct {
 
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
-	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead, s.filters = stop, false, false, false, false, false, false, filters{}
+	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead = stop, false, false, false, false, false, false
 }
 
 // left ends the stop: the thread is about to run.
-func (s *standing) left() {
-	s.regs.valid, s.maskRead, s.kept, s.unmarked, s.filters = false, false, nil, nil, filters{}
-}
+func (s *standing) left() { s.regs.valid, s.maskRead, s.kept, s.unmarked = false, false, nil, nil }
 
 // discardStop forgets a stop signal that is kept.
 func (h *halt) discardStop() {
@@ -89,7 +86,7 @@ func (s *standing) elsewhere() *standing { return &standing{halt: s.halt} }
 // signal can be delivered where now has none; then kept is the siginfo of the one that s was at, or nil.
 func (s *standing) resettle(now *standing, kept *Siginfo) {
 	s.regs.kernel, s.regs.valid = now.regs.kernel, true
-	s.injectable, s.inCopy, s.maskRead, s.filters = s.injectable && now.injectable, false, false, filters{}
+	s.injectable, s.inCopy, s.maskRead = s.injectable && now.injectable, false, false
 	if s.kept = nil; !s.injectable {
 		s.kept = kept
 	}

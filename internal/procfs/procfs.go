@@ -296,6 +296,28 @@ func ParseAuxv(r io.Reader) (map[uint64]uint64, error) {
 	}
 }
 
+// MountOf is the ID of the mount that a descriptor of this process leads to, by its fdinfo: the file system is not asked.
+func MountOf(fd int) (id int, err error) {
+	id, short, err := brief("/proc/self/fdinfo/"+strconv.Itoa(fd), func(b []byte) (int, error) {
+		for line := range bytes.Lines(b) {
+			if id, ok := bytes.CutPrefix(line, []byte("mnt_id:")); ok {
+				return strconv.Atoi(string(bytes.TrimSpace(id)))
+			}
+		}
+		return 0, errors.New("the kernel does not tell a descriptor's mount")
+	})
+	if !short {
+		err = fmt.Errorf("%w: fdinfo of a descriptor is very long", ErrFormat)
+	}
+	return id, err
+}
+
+// MinMapAddr is below what a process may map (vm.mmap_min_addr).
+func MinMapAddr() (uint64, error) {
+	low, _, err := brief("/proc/sys/vm/mmap_min_addr", func(b []byte) (uint64, error) { return strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64) })
+	return low, err
+}
+
 // YamaScope is the Yama security module's ptrace_scope: 0 classic, 1 descendants
 // only, 2 CAP_SYS_PTRACE only, 3 nobody (Documentation/admin-guide/LSM/Yama.rst).
 // present is false on a kernel without Yama.
