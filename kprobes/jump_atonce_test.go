@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // TestAProgramThatIsExecutedHasItsJumpsFromTheBeginning where probes are few: most end before a pass of the optimizer, and would stop at each hit. One whose hits are the tracer's
@@ -51,4 +53,34 @@ func TestAProgramThatIsExecutedHasItsJumpsFromTheBeginning(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMemoryOfOursIsNoModule of the program's: to find that out would take several tries to open it, each time that the modules are read.
+func TestMemoryOfOursIsNoModule(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "optstorm"))
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RegisterKprobe(&Kprobe{SymbolName: "s_push"}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.do(func() error {
+		d := s.mainDomain()
+		if err := d.linker.symbols().Refresh(); err != nil {
+			t.Error(err)
+		}
+		for _, m := range d.linker.symbols().Modules() {
+			for _, ours := range d.memory.mapped() {
+				if m.Text[0].Start >= ours.Start && m.Text[0].Start < ours.End {
+					t.Errorf("module %s is memory of ours", m.Path)
+				}
+			}
+		}
+		if len(d.memory.mapped()) == 0 {
+			t.Error("we have no memory there")
+		}
+		return nil
+	})
+	wantClosed(t, prog, s)
 }
