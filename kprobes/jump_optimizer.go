@@ -17,7 +17,7 @@ import (
 // The optimizer, as kprobe_optimizer in kernel/kprobes.c: a while after a site's probes have
 // changed it replaces the breakpoints of all sites that qualify by jumps, and takes jumps
 // back that nobody wants any more, all in one Freeze. In a process that is followed a site
-// is queued when it is hit, not before (lazily).
+// is queued when it is hit, not before (lazily); where an executed program has few that the target counts, they get their jumps before it begins (atOnce).
 //
 //	            queue                         pass
 //	breakpoint ────────> breakpoint, queued ────────> jump, switched on
