@@ -6,11 +6,11 @@ package arch
 // as from the jump back itself.
 type Tailed interface {
 	Body
-	// Tail generates the code at at. Its length does not depend on at.
-	Tail(at Addr) TailCode
+	// Tail is the code. It must not be changed: many detours may have the same.
+	Tail() TailCode
 }
 
-// TailCode is a generated tail.
+// TailCode is a generated tail, the same wherever it stands. Addresses in it count from its beginning.
 type TailCode struct {
 	Code   []byte
 	Starts []Addr // of its instructions
@@ -75,12 +75,12 @@ type MaskWork struct {
 // sets the mask to it. It changes that register, the two that every system call changes, and no flag.
 type Masks interface {
 	// MaskTail is such a tail, to be had from a Tailed body.
-	MaskTail(MaskWork) func(at Addr) TailCode
+	MaskTail(MaskWork) TailCode
 	// ActionTail is a tail in front of a call of rt_sigaction: where that is about sig,
 	// it asks the tracer. Without one, a call that would set the default action only
 	// reads the action: the present one must stay, and a child of posix_spawn(3) gets
 	// the default from execve(2).
-	ActionTail(sig int) func(at Addr) TailCode
+	ActionTail(sig int) TailCode
 	// MaskPointers returns the pointer to a set that r passes to rt_sigprocmask. In
 	// front of the call, if a tail has changed it, it also returns the one that the
 	// target has passed.

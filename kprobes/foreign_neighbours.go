@@ -47,6 +47,7 @@ type neighbours struct {
 	ousted   map[*site]bool            // wanted, but other code stands there
 	beset    map[string]bool           // files in which others have breakpoints, or have had
 	scratch  []byte                    // for code that is compared, which is done often
+	expected []byte                    // scratch for undisturbed
 	lookFrom time.Time                 // when files are to be looked at again
 	torn     map[arch.Addr]arch.Addr   // where the rest of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
@@ -73,7 +74,8 @@ func (nb *neighbours) undisturbed(at arch.Addr, b []byte) {
 		}
 		n := int(min(uint64(len(b)), uint64(m.Range.End-at)))
 		if f := nb.mappedFile(m); f != nil {
-			file := make([]byte, n)
+			nb.expected = slices.Grow(nb.expected[:0], n)
+			file := nb.expected[:n]
 			if got, _ := f.ReadAt(file, int64(m.Offset)+int64(at-m.Range.Start)); got > 0 {
 				nb.compare(at, b[:got], file[:got], trap[0])
 			}

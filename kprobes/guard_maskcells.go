@@ -26,6 +26,7 @@ type masks struct {
 	unfinished []mappingKey
 	maskCells  arch.Range     // sets for tails, and in front of them the table; the tracer has it all at mem
 	setTable   arch.MaskTable // for sets from anywhere
+	tableTail  tableTail      // of calls that take sets from anywhere, once there is one
 	mem        []byte
 	sets       []ptrace.Sigset         // those of the table's entries
 	constant   map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
@@ -42,10 +43,16 @@ var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^pt
 // tailed is a body with the tail of a maskSite.
 type tailed struct {
 	arch.Body
-	tail func(arch.Addr) arch.TailCode
+	tail arch.TailCode
 }
 
-func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
+func (t tailed) Tail() arch.TailCode { return t.tail }
+
+// tableTail is the tail of all calls that look into one table.
+type tableTail struct {
+	Table arch.MaskTable
+	arch.TailCode
+}
 
 // withTail adds the tail of a call to a body.
 func (mk *masks) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
@@ -61,8 +68,12 @@ func (mk *masks) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 		if w.Known, err = mk.constantCell(c.known); err != nil {
 			return nil, err
 		}
+		return tailed{body, host.Masks.MaskTail(w)}, nil
 	}
-	return tailed{body, host.Masks.MaskTail(w)}, nil
+	if mk.tableTail.Table != mk.setTable || mk.tableTail.Code == nil {
+		mk.tableTail = tableTail{mk.setTable, host.Masks.MaskTail(w)}
+	}
+	return tailed{body, mk.tableTail.TailCode}, nil
 }
 
 // makeMaskCells makes sure of memory for sets.

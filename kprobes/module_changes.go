@@ -69,8 +69,11 @@ func (lk *linker) adapt() (complete []*symbols.Module) {
 		complete = now
 	}
 	if lk.starting || lk.d.foreign() && len(complete) > 0 { // an auditor's libraries come first (rtld-audit(7))
+		began := lk.starting
 		lk.starting = false
-		lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild)
+		if lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild); began {
+			lk.d.optimizer.atOnce()
+		}
 	} else {
 		lk.seek(complete)
 	}

@@ -47,12 +47,21 @@ type linker struct {
 // watch makes the site, and finds the modules that were loaded before. It does nothing
 // if that was done, and for a program without a dynamic linker.
 func (lk *linker) watch() {
+	if began, inherited := lk.beginWatch(); began && !inherited {
+		lk.update() // what came before there was the site
+	}
+}
+
+// watchStanding is watch for a program of which nothing has run since its symbols were read: nothing came before there was the site.
+func (lk *linker) watchStanding() { lk.beginWatch() }
+
+// beginWatch is watch as far as the site. inherited tells that the modules are known from the parent.
+func (lk *linker) beginWatch() (began, inherited bool) {
 	if lk.watched || lk.unwatched {
-		return
+		return false, false
 	}
 	lk.watched = true
-	inherited := lk.Brk != 0
-	if !inherited {
+	if inherited = lk.Brk != 0; !inherited {
 		lk.modules = lk.symbols().Modules()
 		lk.Rendezvous, _ = lk.symbols().Rendezvous()
 	}
@@ -60,9 +69,7 @@ func (lk *linker) watch() {
 		lk.linkerSite, lk.blind = lk.placeLinkerSite()
 		lk.busy = lk.Busy(lk.d.space)
 	}
-	if !inherited {
-		lk.update()
-	}
+	return true, inherited
 }
 
 // unwatch takes back what watch did for a registration that has failed.

@@ -3,8 +3,6 @@ package kprobes
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -147,10 +145,8 @@ func usedMappings(maps []procfs.Mapping, heap arch.Addr) []trampoline.Mapping {
 // canonical hole of a 47-bit address space, whose last page the kernel keeps.
 func addressLimits() arch.Range {
 	low := uint64(64 << 10)
-	if b, err := os.ReadFile("/proc/sys/vm/mmap_min_addr"); err == nil {
-		if v, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && v > low {
-			low = v
-		}
+	if v, err := procfs.MinMapAddr(); err == nil && v > low {
+		low = v
 	}
 	return arch.Range{Start: arch.Addr(low), End: 1<<47 - 4096}
 }

@@ -130,7 +130,7 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 		return
 	}
 	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
-		if d.linker.watch(); d.linker.linkerSite != nil {
+		if d.linker.watchStanding(); d.linker.linkerSite != nil {
 			d.linker.starting = true
 			return
 		}

@@ -68,12 +68,13 @@ func (p *Process) NoteFaultActions(again bool) error {
 			delete(f.action, sig)
 		}
 	}
-	if now == 0 {
+	unsure := now &^ p.aloneOf().actions
+	if unsure == 0 {
 		return nil
 	}
 	return p.Space.Remote(func(r *Remote) error {
 		for _, sig := range faultSignals {
-			if !now.Has(sig) {
+			if !unsure.Has(sig) {
 				continue
 			}
 			sa, err := r.sigaction(sig)
@@ -81,9 +82,19 @@ func (p *Process) NoteFaultActions(again bool) error {
 				return err
 			}
 			f.action[sig] = sa
+			r.th.alone().actions |= sigbit(sig)
 		}
 		return nil
 	})
+}
+
+// noteFaultAction is told of an action that we have set. What else is known stays as it is: NoteFaultActions compares that with what the kernel tells.
+func (p *Process) noteFaultAction(sig unix.Signal, sa *sigaction) {
+	if p.faults.action == nil {
+		p.faults.action = map[unix.Signal]*sigaction{}
+	}
+	p.faults.action[sig] = sa
+	p.faults.known = false
 }
 
 // undoFault puts back, for a thread whose fault the program is not to be told of, what the fault

@@ -122,3 +122,41 @@ func TestActionsOfFaultsAreReadAgainWhenTheyChange(t *testing.T) {
 	})
 	k.end()
 }
+
+// TestWhatIsKnownOfAThreadThatIsAloneIsForgotten when it goes on, and of an action when that is set by a call that is made for us.
+func TestWhatIsKnownOfAThreadThatIsAloneIsForgotten(t *testing.T) {
+	k := probe(t, "badreads", "handled")
+	k.do(func() error {
+		return k.p.Space.Freeze(func(*Frozen) error {
+			th := k.p.Leader()
+			must(k.p.NoteFaultActions(true))
+			own := *k.p.faults.action[unix.SIGBUS]
+			if th.filtered() || !th.alone().filtersKnown || th.alone().actions != sigbit(unix.SIGSEGV)|sigbit(unix.SIGBUS) {
+				t.Errorf("of a thread that stands alone is known: %+v", *th.alone())
+			}
+			other := own
+			other.mask ^= sigbit(unix.SIGUSR1)
+			must(k.p.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGBUS, &other) }))
+			if must(k.p.NoteFaultActions(true)); *k.p.faults.action[unix.SIGBUS] != other {
+				t.Errorf("an action that was set for us is taken for the one before")
+			}
+			must(k.p.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGBUS, &own) }))
+			if !th.alone().filtersKnown {
+				t.Error("calls that were made for us are taken for some of its own")
+			}
+			return k.p.NoteFaultActions(true)
+		})
+	})
+	if got := k.prog.Do("actions", "actions"); got != "actions own" { // it has run
+		t.Errorf("the program says %q", got)
+	}
+	k.do(func() error {
+		return k.p.Space.Freeze(func(*Frozen) error {
+			if a := k.p.aloneOf(); a.filtersKnown || a.actions != 0 {
+				t.Errorf("of a thread that has run is known what was so before: %+v", *a)
+			}
+			return nil
+		})
+	})
+	k.end()
+}

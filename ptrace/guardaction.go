@@ -51,7 +51,10 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 	if err != nil {
 		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
 	}
-	r.th.Proc.faults.known = r.th.Proc.faults.known && !allFaults.Has(sig)
+	if allFaults.Has(sig) {
+		r.th.Proc.noteFaultAction(sig, sa)
+		r.th.alone().actions |= sigbit(sig)
+	}
 	if p := r.th.Proc; sig == unix.SIGTRAP {
 		p.own = &trapDisposition{own.handler == sigIgn, own.handler > sigIgn, own}
 		p.trapIgnored, p.trapHandled, p.trapAction, p.trapDoubt = false, own.handler > sigIgn, sa, nil

@@ -1,12 +1,10 @@
 package ptrace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -60,7 +58,7 @@ func (th *Thread) takeMemfd(fd uint64) (*memfd, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 0 || st.Size != 0 || st.Mode&0o006 != 0o006 {
 		return nil, fmt.Errorf("%w: mode %#o, %d bytes", errNotOurs, st.Mode, st.Size)
 	}
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", pinned), os.O_RDWR|unix.O_CLOEXEC, 0)
+	f, err := procfs.Open("/proc/self/fd/"+strconv.Itoa(pinned), os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -103,18 +101,7 @@ var memfdMount = sync.OnceValues(func() (int, error) {
 })
 
 // mountOf is the ID of the mount that a descriptor of ours leads to. It is unique among those of all mount namespaces.
-func mountOf(fd int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(b) {
-		if id, ok := strings.CutPrefix(string(line), "mnt_id:"); ok {
-			return strconv.Atoi(strings.TrimSpace(id))
-		}
-	}
-	return 0, errors.New("the kernel does not tell a descriptor's mount")
-}
+func mountOf(fd int) (int, error) { return procfs.MountOf(fd) }
 
 // seal gives f its size for good.
 func (f *memfd) seal(size int64) error {

@@ -30,6 +30,7 @@ type Process struct {
 	unguarded                bool // the guard could not be put back yet
 	guardSeen                time.Time
 	faults                   faultActions
+	alone                    alone
 
 	continues uint64 // SIGCONTs that were recorded
 

@@ -186,7 +186,10 @@ func (th *Thread) postpone() (sent bool) {
 func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 	var six [6]uint64
 	copy(six[:], args)
-	r.trap = r.trap || nr == unix.SYS_RT_SIGACTION && six[0] == uint64(unix.SIGTRAP) && six[1] != 0
+	if nr == unix.SYS_RT_SIGACTION && six[1] != 0 {
+		r.trap = r.trap || six[0] == uint64(unix.SIGTRAP)
+		r.th.alone().actions &^= sigbit(unix.Signal(six[0])) // who knows what it sets says so
+	}
 	regs, err := r.th.hostRegs()
 	if err != nil {
 		return 0, err

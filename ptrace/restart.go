@@ -68,8 +68,15 @@ func (th *Thread) setResult(v int64) {
 
 // filtered tells whether a seccomp filter decides about the thread's system calls.
 func (th *Thread) filtered() bool {
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	return err == nil && st.Seccomp != 0
+	a := th.alone()
+	if !a.filtersKnown {
+		st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+		if err != nil {
+			return false
+		}
+		a.filtersKnown, a.filters = true, st.Seccomp != 0
+	}
+	return a.filters
 }
 
 // failAlone is called when the thread comes to a group-stop.

@@ -36,6 +36,7 @@ type Thread struct {
 	stepping bool      // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
 	seen     bool      // it has stopped since it was seized
 	told     bool      // ThreadExit was called
+	ran      uint64    // how often it was resumed to go on by itself
 	idle     bool      // the last stop that we asked for found it waiting in a system call
 
 	owed      owed
@@ -155,6 +156,9 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 	_ = th.flush()
 	th.state = running
 	th.at.left()
+	if !th.at.errand.on {
+		th.ran++
+	}
 	th.stepping = req == unix.PTRACE_SINGLESTEP
 	if th.at.stop.Reason == Exiting {
 		th.state = exiting

@@ -24,6 +24,10 @@ type imageKey struct {
 
 const vdsoPath = "[vdso]"
 
+// tracersMemory is what the memory is called that is mapped for a tracer, who may have a lot of it (trampoline.MemfdName). It is no module: to find that out, each
+// time again, would take three tries to open it. Loaders map nothing shared, so a program's own file of that name is not meant.
+const tracersMemory = "/memfd:gokprobe"
+
 // Refresh reads the maps again, after dlopen, dlclose or exec. Files that are
 // still mapped are kept with all that was read of them.
 func (t *Table) Refresh() error {
@@ -63,7 +67,7 @@ func (t *Table) collect(maps []procfs.Mapping, files filesMapped) []*Module {
 	var mods []*Module
 	byKey := map[key]*Module{}
 	for _, mp := range maps {
-		if !mp.Exec || mp.Path == "" || mp.Path[0] == '[' && mp.Path != vdsoPath {
+		if !mp.Exec || mp.Path == "" || mp.Path[0] == '[' && mp.Path != vdsoPath || mp.Shared && mp.Path == tracersMemory {
 			continue
 		}
 		img, err := t.image(mp, files)

@@ -12,12 +12,12 @@ import (
 
 // emptyBody is the body of a detour that has only a tail.
 type emptyBody struct {
-	tail func(arch.Addr) arch.TailCode
+	tail arch.TailCode
 }
 
 func (emptyBody) Assemble(arch.Addr) (arch.BodyCode, error) { return arch.BodyCode{}, nil }
 
-func (b emptyBody) Tail(at arch.Addr) arch.TailCode { return b.tail(at) }
+func (b emptyBody) Tail() arch.TailCode { return b.tail }
 
 // TestATailChangesOnlyThePointerOfACallThatItIsFor: a processor executes tails with all kinds of arguments. Whatever they are, no other register has changed
 // in front of the call but those that the call itself changes, and no flag; and at each instruction on the way a thread may be
@@ -45,7 +45,7 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 	action := a.ActionTail(int(unix.SIGTRAP))
 	for _, q := range []struct {
 		name    string
-		tail    func(arch.Addr) arch.TailCode
+		tail    arch.TailCode
 		rdi     uint64
 		pointer arch.Addr
 		set     uint64 // what lies there

@@ -31,7 +31,6 @@ var opening = map[string]string{
 	"internal/procfs/fileid.go":      "nothing: it is given a file",
 	"internal/procfs/pagemap.go":     "/proc/PID/pagemap",
 	"internal/procfs/procfs.go":      "/proc/PID",
-	"kprobes/region.go":              "/proc/sys",
 	"ptrace/access.go":               "/proc/PID/root",
 	"ptrace/attach.go":               "/proc/PID/task",
 	"ptrace/bell.go":                 "/dev/null",

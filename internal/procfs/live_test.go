@@ -348,3 +348,30 @@ func TestProcessesAreListedUnlessThereAreMany(t *testing.T) {
 		t.Errorf("of no more than one process: %v, %v", pids, err)
 	}
 }
+
+// TestLongFilesAreReadAsWellAsShortOnes: those that do not fit the buffer are left to who reads piece by piece.
+func TestLongFilesAreReadAsWellAsShortOnes(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	for _, n := range []int{0, 1, usualSize - 1, usualSize, usualSize + 1, 3 * usualSize} {
+		content := bytes.Repeat([]byte("x"), n)
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, short, err := brief(name, func(b []byte) (string, error) { return string(b), nil })
+		if err != nil || short != (n < usualSize) || short && got != string(content) {
+			t.Errorf("%d bytes: read %d, short %v, %v", n, len(got), short, err)
+		}
+	}
+	if _, short, err := brief(filepath.Join(t.TempDir(), "none"), func(b []byte) (string, error) { return "", nil }); !short || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v, %v", short, err)
+	}
+	args := []string{"sleep", "100", string(bytes.Repeat([]byte("0"), 2*usualSize))} // sleeps for the sum
+	long := exec.Command("sleep", args[1:]...)
+	if err := long.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = long.Process.Kill(); _ = long.Wait() }()
+	if got, err := Cmdline(long.Process.Pid); err != nil || !reflect.DeepEqual(got, args) {
+		t.Errorf("a long command line: %d arguments, %v", len(got), err)
+	}
+}

@@ -85,11 +85,15 @@ func newMapLister() *mapLister {
 	return &mapLister{names: newNames(), devices: map[[2]uint32]string{}, files: map[[3]uint64]string{}}
 }
 
-// mapListers are for single questions, of which there are many at each fork.
+// mapListers are used again: there are many questions at each fork and exec.
 var mapListers = sync.Pool{New: func() any { return newMapLister() }}
 
-// putBack forgets what l was told.
+// putBack forgets what l was told. One that was told much is not kept.
 func (l *mapLister) putBack() {
+	const much = 1 << 10 // names
+	if len(l.all) > much || len(l.files) > much {
+		return
+	}
 	clear(l.all)
 	clear(l.devices)
 	clear(l.files)
@@ -99,8 +103,11 @@ func (l *mapLister) putBack() {
 
 // queryMaps lists the mappings of an open /proc/PID/maps. The error matches ErrTooMuch or says that the kernel can't be asked.
 func queryMaps(f *os.File) (maps []Mapping, err error) {
-	l := newMapLister()
+	const usual = 32 // mappings of a program that has just begun
+	l := mapListers.Get().(*mapLister)
+	defer l.putBack()
 	l.f = f
+	maps = make([]Mapping, 0, usual)
 	var pin runtime.Pinner // the kernel is told an address in it
 	pin.Pin(l)
 	defer pin.Unpin()

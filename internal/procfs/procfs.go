@@ -49,15 +49,73 @@ func open(pid int, name string) (*os.File, error) { return Open(path(pid, 0, nam
 // Open opens a regular file of /proc, with flag as for os.OpenFile, which makes five system calls more to find out whether such
 // a file can be waited for. Errors are an *os.PathError.
 func Open(name string, flag int) (*os.File, error) {
+	f, err := openRaw(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(f), name), nil
+}
+
+// rawFile is the descriptor of a file that is read at once and closed: an os.File of it would be made, asked for its flags, and watched for its end, which
+// takes as long as all the reading does.
+type rawFile int
+
+func openRaw(name string, flag int) (rawFile, error) {
 	for {
 		fd, err := unix.Open(name, flag|unix.O_CLOEXEC, 0)
 		switch {
 		case err == nil:
-			return os.NewFile(uintptr(fd), name), nil
+			return rawFile(fd), nil
 		case !errors.Is(err, unix.EINTR):
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
 		}
 	}
+}
+
+// Read implements io.Reader. Its errors name no file.
+func (f rawFile) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		n, err := unix.Read(int(f), p)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+	return 0, nil
+}
+
+func (f rawFile) close() { _ = unix.Close(int(f)) }
+
+// buffers are for files that are short as a rule.
+var buffers = sync.Pool{New: func() any { return new([usualSize]byte) }}
+
+const usualSize = 8 << 10
+
+// brief hands parse the whole content of a live file, if it is shorter than usualSize. It is not parse's to keep. Else short is false, and nothing was parsed.
+func brief[T any](file string, parse func([]byte) (T, error)) (v T, short bool, err error) {
+	f, err := openRaw(file, os.O_RDONLY)
+	if err != nil {
+		return v, true, err
+	}
+	defer f.close()
+	b := buffers.Get().(*[usualSize]byte)
+	defer buffers.Put(b)
+	n, err := io.ReadFull(f, b[:])
+	if err == nil {
+		return v, false, nil
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		v, err = parse(b[:n])
+	}
+	if err != nil {
+		return v, true, fmt.Errorf("%s: %w", file, err)
+	}
+	return v, true, nil
 }
 
 // mostOfFile is how much is read of a file, in bytes: the longest are lists of children, of whom there may be four million.
@@ -69,11 +127,11 @@ var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 // load hands a live file to parse.
 func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
 	var zero T
-	f, err := Open(file, os.O_RDONLY)
+	f, err := openRaw(file, os.O_RDONLY)
 	if err != nil {
 		return zero, err
 	}
-	defer f.Close()
+	defer f.close()
 	in := readers.Get().(*bufio.Reader)
 	in.Reset(io.LimitReader(f, mostOfFile))
 	defer func() { in.Reset(nil); readers.Put(in) }()
@@ -175,11 +233,8 @@ func parseInts(r io.Reader) ([]int, error) {
 // Comm is the name of thread tid of pid, at most 15 bytes for a user thread; any
 // byte but NUL may occur. A tid of 0 stands for the leader.
 func Comm(pid, tid int) (string, error) {
-	b, err := os.ReadFile(path(pid, tid, "comm"))
-	if err != nil {
-		return "", err
-	}
-	return string(bytes.TrimSuffix(b, []byte("\n"))), nil
+	name, _, err := brief(path(pid, tid, "comm"), func(b []byte) (string, error) { return string(bytes.TrimSuffix(b, []byte("\n"))), nil })
+	return name, err
 }
 
 // mostArguments is how much is read of a command line, in bytes. A process may have any of its memory taken for that (prctl(2), PR_SET_MM).
@@ -188,16 +243,23 @@ const mostArguments = 256 << 10
 // Cmdline is the beginning of the argument vector of process pid as its memory holds it now, up to 256 KiB. It
 // is empty for a kernel thread and for a zombie.
 func Cmdline(pid int) ([]string, error) {
-	f, err := open(pid, "cmdline")
-	if err != nil {
-		return nil, err
+	split := func(b []byte) ([]string, error) {
+		if len(b) == 0 {
+			return nil, nil
+		}
+		return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostArguments))
-	if err != nil || len(b) == 0 {
-		return nil, err
+	args, short, err := brief(path(pid, 0, "cmdline"), split)
+	if short {
+		return args, err
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+	return load(path(pid, 0, "cmdline"), func(r io.Reader) ([]string, error) {
+		b, err := io.ReadAll(io.LimitReader(r, mostArguments))
+		if err != nil {
+			return nil, err
+		}
+		return split(b)
+	})
 }
 
 // Exe is the path of the executable of process pid, as its mount namespace names
@@ -232,6 +294,28 @@ func ParseAuxv(r io.Reader) (map[uint64]uint64, error) {
 		}
 		v[typ] = binary.NativeEndian.Uint64(pair[8:])
 	}
+}
+
+// MountOf is the ID of the mount that a descriptor of this process leads to, by its fdinfo: the file system is not asked.
+func MountOf(fd int) (id int, err error) {
+	id, short, err := brief("/proc/self/fdinfo/"+strconv.Itoa(fd), func(b []byte) (int, error) {
+		for line := range bytes.Lines(b) {
+			if id, ok := bytes.CutPrefix(line, []byte("mnt_id:")); ok {
+				return strconv.Atoi(string(bytes.TrimSpace(id)))
+			}
+		}
+		return 0, errors.New("the kernel does not tell a descriptor's mount")
+	})
+	if !short {
+		err = fmt.Errorf("%w: fdinfo of a descriptor is very long", ErrFormat)
+	}
+	return id, err
+}
+
+// MinMapAddr is below what a process may map (vm.mmap_min_addr).
+func MinMapAddr() (uint64, error) {
+	low, _, err := brief("/proc/sys/vm/mmap_min_addr", func(b []byte) (uint64, error) { return strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64) })
+	return low, err
 }
 
 // YamaScope is the Yama security module's ptrace_scope: 0 classic, 1 descendants

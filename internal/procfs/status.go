@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -42,28 +43,60 @@ type Status struct {
 
 // ReadStatus reads the status of thread tid of process pid. A tid of 0 stands
 // for the leader.
-func ReadStatus(pid, tid int) (Status, error) { return load(path(pid, tid, "status"), ParseStatus) }
+func ReadStatus(pid, tid int) (Status, error) {
+	file := path(pid, tid, "status")
+	s, short, err := brief(file, func(b []byte) (Status, error) {
+		var p statusParser
+		for len(b) > 0 {
+			line, rest, _ := bytes.Cut(b, []byte("\n"))
+			if b = rest; len(line) > longLine {
+				continue
+			}
+			if err := p.line(line); err != nil {
+				return Status{}, err
+			}
+		}
+		return p.status()
+	})
+	if short {
+		return s, err
+	}
+	return load(file, ParseStatus)
+}
 
 // ParseStatus parses a status file. Keys it does not know are passed over; a
 // malformed value of one it knows gives an error that matches ErrFormat.
 func ParseStatus(r io.Reader) (Status, error) {
-	p := statusParser{s: new(Status)}
+	var p statusParser
 	for line, err := range shortLines(r) {
 		if err != nil {
 			return Status{}, err
 		}
-		key, value, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
-		}
-		if value = strings.TrimPrefix(value, "\t"); key != "Name" {
-			value = strings.TrimSpace(value)
-		}
-		if !p.set(key, value) {
-			return Status{}, fmt.Errorf("%w: status: %s: %q", ErrFormat, key, value)
+		if err := p.line(line); err != nil {
+			return Status{}, err
 		}
 	}
-	s := *p.s
+	return p.status()
+}
+
+// line takes one line, without its end.
+func (p *statusParser) line(line []byte) error {
+	key, value, ok := bytes.Cut(line, []byte(":"))
+	if !ok {
+		return nil
+	}
+	if value = bytes.TrimPrefix(value, []byte("\t")); string(key) != "Name" {
+		value = bytes.TrimSpace(value)
+	}
+	if !p.set(key, value) {
+		return fmt.Errorf("%w: status: %s: %q", ErrFormat, key, value)
+	}
+	return nil
+}
+
+// status is what all lines together say.
+func (p *statusParser) status() (Status, error) {
+	s := p.s
 	if s.Pid == 0 {
 		return Status{}, fmt.Errorf("%w: status: no Pid line", ErrFormat)
 	}
@@ -75,19 +108,22 @@ func ParseStatus(r io.Reader) (Status, error) {
 	return s, nil
 }
 
-// shortLines are the lines of r that have no more than 4 KiB. Of the others, such as that of 65536 groups, nobody wants to know.
-func shortLines(r io.Reader) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		in := bufio.NewReader(r)
+// longLine is more than what a line has that anybody wants to know of, in bytes.
+const longLine = 4096
+
+// shortLines are the lines of r that have no more than longLine. Of the others, such as that of 65536 groups, nobody wants to know.
+func shortLines(r io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		in := bufio.NewReaderSize(r, longLine)
 		for {
 			line, err := in.ReadSlice('\n')
-			text := strings.TrimSuffix(string(line), "\n")
+			text := bytes.TrimSuffix(line, []byte("\n"))
 			for errors.Is(err, bufio.ErrBufferFull) {
-				text = ""
+				text = nil
 				_, err = in.ReadSlice('\n')
 			}
 			if err != nil && err != io.EOF {
-				yield("", err)
+				yield(nil, err)
 				return
 			}
 			if !yield(text, nil) || err == io.EOF {
@@ -98,18 +134,18 @@ func shortLines(r io.Reader) iter.Seq2[string, error] {
 }
 
 type statusParser struct {
-	s                 *Status
+	s                 Status
 	sawVM, sawKthread bool
 }
 
 // set stores one line; false means that the value is malformed.
-func (p *statusParser) set(key, value string) bool {
-	s, ok := p.s, true
-	switch key {
+func (p *statusParser) set(key, value []byte) bool {
+	s, ok := &p.s, true
+	switch string(key) {
 	case "Name":
-		s.Name = unescapeName.Replace(value)
+		s.Name = unescapeName.Replace(string(value))
 	case "State":
-		if ok = value != ""; ok {
+		if ok = len(value) > 0; ok {
 			s.State = value[0]
 		}
 	case "Uid":
@@ -119,14 +155,14 @@ func (p *statusParser) set(key, value string) bool {
 	case "VmSize":
 		p.sawVM = true
 	case "Kthread":
-		p.sawKthread, s.KernelThread = true, value == "1"
+		p.sawKthread, s.KernelThread = true, string(value) == "1"
 	case "NoNewPrivs":
-		s.NoNewPrivs = value == "1"
+		s.NoNewPrivs = string(value) == "1"
 	case "CapEff":
 		ok = hexBits(value, &s.CapEff)
 	case "x86_Thread_features":
-		for f := range strings.FieldsSeq(value) {
-			s.ShadowStack = s.ShadowStack || f == "shstk"
+		for f := range bytes.FieldsSeq(value) {
+			s.ShadowStack = s.ShadowStack || string(f) == "shstk"
 		}
 	default:
 		return p.setNumber(key, value)
@@ -134,9 +170,9 @@ func (p *statusParser) set(key, value string) bool {
 	return ok
 }
 
-func (p *statusParser) setNumber(key, value string) bool {
+func (p *statusParser) setNumber(key, value []byte) bool {
 	if dst := p.number(key); dst != nil {
-		n, err := strconv.Atoi(value)
+		n, err := strconv.Atoi(string(value))
 		*dst = n
 		return err == nil
 	}
@@ -146,8 +182,8 @@ func (p *statusParser) setNumber(key, value string) bool {
 	return true
 }
 
-func (p *statusParser) number(key string) *int {
-	switch key {
+func (p *statusParser) number(key []byte) *int {
+	switch string(key) {
 	case "Tgid":
 		return &p.s.Tgid
 	case "Pid":
@@ -166,8 +202,8 @@ func (p *statusParser) number(key string) *int {
 	return nil
 }
 
-func (p *statusParser) sigSet(key string) *SigSet {
-	switch key {
+func (p *statusParser) sigSet(key []byte) *SigSet {
+	switch string(key) {
 	case "SigPnd":
 		return &p.s.SigPnd
 	case "ShdPnd":
@@ -185,23 +221,21 @@ func (p *statusParser) sigSet(key string) *SigSet {
 // unescapeName undoes what proc_task_name does to a name.
 var unescapeName = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 
-func hexBits(s string, dst *uint64) bool {
-	v, err := strconv.ParseUint(s, 16, 64)
+func hexBits(s []byte, dst *uint64) bool {
+	v, err := strconv.ParseUint(string(s), 16, 64)
 	*dst = v
 	return err == nil
 }
 
-func fourInts(s string, dst *[4]int) bool {
-	f := strings.Fields(s)
-	if len(f) != 4 {
-		return false
-	}
-	for i := range f {
-		n, err := strconv.Atoi(f[i])
-		if err != nil {
+func fourInts(s []byte, dst *[4]int) bool {
+	i := 0
+	for f := range bytes.FieldsSeq(s) {
+		n, err := strconv.Atoi(string(f))
+		if err != nil || i == len(dst) {
 			return false
 		}
 		dst[i] = n
+		i++
 	}
-	return true
+	return i == len(dst)
 }

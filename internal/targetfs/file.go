@@ -181,7 +181,7 @@ func (f *File) fill(off int64) error {
 	block := f.block[:0]
 	f.block = nil
 	if cap(block) < blockSize {
-		block = make([]byte, 0, blockSize)
+		block = blocks.Get().(*[blockSize]byte)[:0]
 	}
 	n, err := f.read(block[:blockSize], off)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -231,8 +231,18 @@ func (f *File) watched(size int, off int64) ([]byte, error) {
 // Close closes the file. A read that hangs keeps it open.
 func (f *File) Close() error {
 	defer f.leave()
+	if f.mu.TryLock() { // who hangs has it
+		if b := f.block; cap(b) == blockSize {
+			f.block = nil // nobody else has it: what was read of it is a copy
+			blocks.Put((*[blockSize]byte)(b[:blockSize]))
+		}
+		f.mu.Unlock()
+	}
 	return f.f.Close()
 }
+
+// blocks are those of files that were closed.
+var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
 // patience is how long a file system may take to answer.
 const patience = 3 * time.Second

@@ -3,6 +3,7 @@ package code
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
@@ -68,11 +69,11 @@ func (Arch) DetourLen(insns []arch.Insn, b arch.Body) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	d, err := assembleDetour(insns[0].Addr, copies, b)
+	d, err := assembleDetour(insns[0].Addr, copies, b, arch.TailCode{})
 	if d == nil {
 		return 0, err
 	}
-	return len(d.Code), nil
+	return len(d.Code) + len(tailOf(b).Code), nil
 }
 
 // AssembleDetour generates a detour at at. Without a body there is no switch either: its
@@ -83,7 +84,7 @@ func (Arch) AssembleDetour(at arch.Addr, insns []arch.Insn, b arch.Body) (*arch.
 	if err != nil {
 		return nil, err
 	}
-	d, err := assembleDetour(at, copies, b)
+	d, err := assembleDetour(at, copies, b, tailOf(b))
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +112,9 @@ func displace(insns []arch.Insn) ([]amd64.Parts, error) {
 
 // assembleDetour generates a detour; with an error it is nil unless only its length is
 // of use.
-func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body) (*arch.Detour, error) {
+func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body, tail arch.TailCode) (*arch.Detour, error) {
 	const usual = 128 // bytes: a body that counts, and some instructions
-	a := &asm{at: at, code: make([]byte, 0, usual)}
+	a := &asm{at: at, code: make([]byte, 0, usual+len(tail.Code))}
 	d := &arch.Detour{Addr: at, Pieces: make([]arch.Piece, 0, len(copies))}
 	if b != nil {
 		if err := putBody(a, d, b); err != nil {
@@ -127,8 +128,8 @@ func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body) (*arch.Deto
 		d.Pieces = append(d.Pieces, p)
 		d.End = p.Insn.End()
 	}
-	if t, ok := b.(arch.Tailed); ok {
-		putTail(a, d, t)
+	if len(tail.Code) > 0 {
+		putTail(a, d, tail)
 	}
 	d.Back = a.here()
 	a.jmp(d.End)
@@ -139,16 +140,28 @@ func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body) (*arch.Deto
 	return d, nil
 }
 
+// tailOf is empty for a body that has none.
+func tailOf(b arch.Body) arch.TailCode {
+	if t, ok := b.(arch.Tailed); ok {
+		return t.Tail()
+	}
+	return arch.TailCode{}
+}
+
 // putTail makes a tail a part of the last copy, which a thread may leave anywhere.
-func putTail(a *asm, d *arch.Detour, b arch.Tailed) {
-	t := b.Tail(a.here())
+func putTail(a *asm, d *arch.Detour, t arch.TailCode) {
+	begin := a.here()
 	a.emit(t.Code...)
 	last := &d.Pieces[len(d.Pieces)-1]
+	last.Inner = slices.Grow(last.Inner, len(t.Starts))
 	for _, at := range t.Starts {
-		last.Inner = append(last.Inner, arch.Inner{At: at, Orig: d.End})
+		last.Inner = append(last.Inner, arch.Inner{At: begin + at, Orig: d.End})
 	}
 	last.Len += len(t.Code)
-	d.Stops = append(d.Stops, t.Stops...)
+	for _, stop := range t.Stops {
+		stop.At, stop.To = begin+stop.At, begin+stop.To
+		d.Stops = append(d.Stops, stop)
+	}
 }
 
 // putBody generates the switch and the body.

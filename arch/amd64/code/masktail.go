@@ -23,73 +23,75 @@ var _ arch.Masks = Arch{}
 //
 // with rcx and r11, which the system call changes, as scratch, and without an instruction that changes a flag: sums are made by lea, and
 // compared by jrcxz. The original pointer is in r11 from before it is changed.
-func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
-	return func(at arch.Addr) arch.TailCode {
-		t := &tail{asm: asm{at: at}}
-		t.insn(0x89, 0xf9)       // mov %edi,%ecx
-		t.insn(0x8d, 0x49, 0xff) // lea -SIG_UNBLOCK(%rcx),%ecx
-		unblocks := t.jrcxz()
-		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
-		none := t.jrcxz()
-		if w.Known != 0 {
-			t.pass(w.Known)
-			t.land(unblocks)
-			t.land(none)
-			return t.out()
-		}
-		loads := []arch.Addr{t.here()}
-		t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
-		t.load(w.Table.Looked())
-		t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
-		right := t.jrcxz()
-		looks := t.jump()
-		for _, j := range []int{unblocks, none, right} { // short jumps reach this one only
-			t.land(j)
-		}
-		ends := []int{t.farJump()}
-		t.land(looks)
-		loads = append(loads, t.here())
-		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
-		for i := range arch.MaskEntries {
-			t.load(w.Table.Difference(i))
-			t.insn(0x4d, 0x8b, 0x1b)       // mov (%r11),%r11
-			t.insn(0x4a, 0x8d, 0x0c, 0x19) // lea (%rcx,%r11),%rcx
-			is := t.jrcxz()
-			other := t.jump()
-			t.land(is)
-			t.pass(w.Table.Cell(i))
-			ends = append(ends, t.farJump())
-			t.land(other)
-		}
-		t.load(w.Table.Closed())
-		t.insn(0x49, 0x8b, 0x0b) // mov (%r11),%rcx
-		asks := t.jrcxz()
-		closed := t.jump()
-		t.land(asks)
-		t.ask()
-		t.insn(0xcc) // int3
-		loads = append(loads, t.here())
-		t.insn(0x0f, 0xb6, 0x4e, 7)             // movzbl 7(%rsi),%ecx
-		t.insn(0x8d, 0x89, 1, 0xff, 0xff, 0xff) // lea -0xff(%rcx),%ecx
-		nearlyAll := t.jrcxz()
-		few := t.jump()
-		t.land(nearlyAll)
-		loads = append(loads, t.here())
-		t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
-		t.load(w.Table.Less())
-		t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
-		loads = append(loads, t.here())
-		t.insn(0x88, 0x0e) // mov %cl,(%rsi)
-		t.land(few)
-		t.land(closed)
-		for _, load := range loads { // one is a store
-			t.fixup(load)
-		}
-		for _, e := range ends {
-			t.landFar(e)
-		}
+func (Arch) MaskTail(w arch.MaskWork) arch.TailCode {
+	entries := arch.MaskEntries
+	if w.Known != 0 {
+		entries = 0
+	}
+	t := newTail(entries)
+	t.insn(0x89, 0xf9)       // mov %edi,%ecx
+	t.insn(0x8d, 0x49, 0xff) // lea -SIG_UNBLOCK(%rcx),%ecx
+	unblocks := t.jrcxz()
+	t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
+	none := t.jrcxz()
+	if w.Known != 0 {
+		t.pass(w.Known)
+		t.land(unblocks)
+		t.land(none)
 		return t.out()
 	}
+	loads := []arch.Addr{t.here()}
+	t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
+	t.load(w.Table.Looked())
+	t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
+	right := t.jrcxz()
+	looks := t.jump()
+	for _, j := range []int{unblocks, none, right} { // short jumps reach this one only
+		t.land(j)
+	}
+	ends := []int{t.farJump()}
+	t.land(looks)
+	loads = append(loads, t.here())
+	t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
+	for i := range arch.MaskEntries {
+		t.load(w.Table.Difference(i))
+		t.insn(0x4d, 0x8b, 0x1b)       // mov (%r11),%r11
+		t.insn(0x4a, 0x8d, 0x0c, 0x19) // lea (%rcx,%r11),%rcx
+		is := t.jrcxz()
+		other := t.jump()
+		t.land(is)
+		t.pass(w.Table.Cell(i))
+		ends = append(ends, t.farJump())
+		t.land(other)
+	}
+	t.load(w.Table.Closed())
+	t.insn(0x49, 0x8b, 0x0b) // mov (%r11),%rcx
+	asks := t.jrcxz()
+	closed := t.jump()
+	t.land(asks)
+	t.ask()
+	t.insn(0xcc) // int3
+	loads = append(loads, t.here())
+	t.insn(0x0f, 0xb6, 0x4e, 7)             // movzbl 7(%rsi),%ecx
+	t.insn(0x8d, 0x89, 1, 0xff, 0xff, 0xff) // lea -0xff(%rcx),%ecx
+	nearlyAll := t.jrcxz()
+	few := t.jump()
+	t.land(nearlyAll)
+	loads = append(loads, t.here())
+	t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
+	t.load(w.Table.Less())
+	t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
+	loads = append(loads, t.here())
+	t.insn(0x88, 0x0e) // mov %cl,(%rsi)
+	t.land(few)
+	t.land(closed)
+	for _, load := range loads { // one is a store
+		t.fixup(load)
+	}
+	for _, e := range ends {
+		t.landFar(e)
+	}
+	return t.out()
 }
 
 // ActionTail generates
@@ -98,37 +100,43 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 //		int3
 //		if (act && act->sa_handler == SIG_DFL) { r11 = act; act = NULL }
 //	}
-func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
-	return func(at arch.Addr) arch.TailCode {
-		t := &tail{asm: asm{at: at}}
-		t.insn(0x89, 0xf9)             // mov %edi,%ecx
-		t.insn(0x8d, 0x49, byte(-sig)) // lea -SIG(%rcx),%ecx
-		is := t.jrcxz()
-		ends := []int{t.jump()}
-		t.land(is)
-		t.ask()
-		t.insn(0xcc)             // int3
-		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
-		ends = append(ends, t.jrcxz())
-		load := t.here()
-		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
-		unhandled := t.jrcxz()
-		ends = append(ends, t.jump())
-		t.land(unhandled)
-		t.insn(0x49, 0x89, 0xf3) // mov %rsi,%r11
-		t.insn(0xbe, 0, 0, 0, 0) // mov $0,%esi
-		for _, e := range ends {
-			t.land(e)
-		}
-		t.fixup(load)
-		return t.out()
+func (Arch) ActionTail(sig int) arch.TailCode {
+	t := newTail(0)
+	t.insn(0x89, 0xf9)             // mov %edi,%ecx
+	t.insn(0x8d, 0x49, byte(-sig)) // lea -SIG(%rcx),%ecx
+	is := t.jrcxz()
+	ends := []int{t.jump()}
+	t.land(is)
+	t.ask()
+	t.insn(0xcc)             // int3
+	t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
+	ends = append(ends, t.jrcxz())
+	load := t.here()
+	t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
+	unhandled := t.jrcxz()
+	ends = append(ends, t.jump())
+	t.land(unhandled)
+	t.insn(0x49, 0x89, 0xf3) // mov %rsi,%r11
+	t.insn(0xbe, 0, 0, 0, 0) // mov $0,%esi
+	for _, e := range ends {
+		t.land(e)
 	}
+	t.fixup(load)
+	return t.out()
 }
 
 // tail is code together with the start of each of its instructions.
 type tail struct {
 	asm
 	starts []arch.Addr
+}
+
+// newTail begins a tail that looks at so many entries of a table. No instruction of it names an address relative to itself, but those of the tail's
+// own: so it may begin at 0, and stand anywhere.
+func newTail(entries int) *tail {
+	const some, ofEntry, length = 28, 8, 6 // instructions, those for an entry, bytes of one: few tails have more
+	n := some + ofEntry*entries
+	return &tail{asm: asm{code: make([]byte, 0, length*n)}, starts: make([]arch.Addr, 0, n)}
 }
 
 // ask says that a breakpoint of one byte comes now.
