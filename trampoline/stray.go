@@ -133,8 +133,21 @@ func (r *Region) giveStrays(l *landing) error {
 	return nil
 }
 
+// strayPages is the pages outside of the arenas that have strays.
+func (r *Region) strayPages() (all []Mapping) {
+	pages := map[arch.Addr]bool{}
+	for at := range r.strays {
+		page := at &^ (PageSize - 1)
+		if _, inside := r.arena(at); !inside && !pages[page] {
+			pages[page] = true
+			all = append(all, Mapping{Range: stretch(page, PageSize)})
+		}
+	}
+	return all
+}
+
 // keepStrays reserves places in a new arena: the strays of jumps that were written
-// before it came.
+// before it came. An arena of slots is placed elsewhere.
 func (r *Region) keepStrays(a *Arena) error {
 	if a.ground == nil {
 		return nil

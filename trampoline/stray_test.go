@@ -143,3 +143,27 @@ func TestSearchesForStraysEnd(t *testing.T) {
 		t.Errorf("%d searches, want %d", r.vain, mostVain)
 	}
 }
+
+// TestSlotsDoNotComeWhereAChangedJumpLeads has a jump with a stray just below the program, where the next slots would be.
+func TestSlotsDoNotComeWhereAChangedJumpLeads(t *testing.T) {
+	g, r := newRegion(t, optimized)
+	stray := text.Start - 3*PageSize
+	p := anyPattern(text.Start + 5)
+	d := uint32(stray - p.From)
+	for k := range 3 {
+		p.Byte[k] = arch.Bytes(byte(d >> (8 * k)))
+	}
+	p.Byte[3], p.Others[3] = arch.Bytes(0xcc), arch.Bytes(byte(d>>24))
+	l := g.land(r, text, []arch.Pattern{p}, 80)
+	if strays := p.Strays(l.Entry); !slices.Equal(strays, []arch.Addr{stray}) {
+		t.Fatalf("strays %v, this test wants %s", strays, stray)
+	}
+	if at := g.alloc(r, text); !inReach(stretch(at, 64), text, 64<<20) {
+		t.Errorf("a slot at %s", at)
+	}
+	for _, a := range r.Arenas() {
+		if a.Range().Contains(stray) {
+			t.Errorf("the arena %s comes where a changed jump leads, %s", a.Range(), stray)
+		}
+	}
+}
