@@ -222,8 +222,13 @@ func (nb *neighbours) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.R
 	th.Go(ptrace.RunOn())
 }
 
-// codeAt tells whether the program has code at at that can be executed, as far as the maps tell.
-func (nb *neighbours) codeAt(at arch.Addr) bool {
-	m, err := nb.d.look.surveyed().Mapping(at)
-	return err != nil || m != nil && m.Exec
+// codeAt returns where code of the program's ends that has at and can be executed, as far as the maps tell; 0 if there is none.
+func (nb *neighbours) codeAt(at arch.Addr) (end arch.Addr) {
+	switch m, err := nb.d.look.surveyed().Mapping(at); {
+	case err != nil: // there may be some everywhere
+		return ^arch.Addr(0)
+	case m != nil && m.Exec:
+		return m.Range.End
+	}
+	return 0
 }

@@ -241,7 +241,7 @@ func (r *Region) copyLandings(parent *Region, copied map[*Arena]*Arena) {
 			}
 		}
 	}
-	r.dirty, r.crowded = parent.dirty, parent.crowded
+	r.dirty, r.crowded, r.vain = parent.dirty, parent.crowded, parent.vain
 }
 
 // copyOf has one part for each of slots, the copies of the arenas of slots in the order in which those came.

@@ -47,11 +47,15 @@ type NoGapError struct {
 	Nearest arch.Range
 
 	detours bool // no place for a detour
+	crowded bool // since a jump there would lead into other code if somebody changed a byte of it
 }
 
 func (e *NoGapError) Error() string {
-	if e.detours {
-		return fmt.Sprintf("the addresses around %s where the jump may lead are taken", e.Near)
+	switch {
+	case e.crowded:
+		return "wherever its jump may lead, it would lead into other code if somebody changed a byte of it"
+	case e.detours:
+		return "the addresses are taken where its jump may lead"
 	}
 	s := fmt.Sprintf("no free %d bytes within %#x of %s", e.Size, e.Reach, e.Near)
 	if e.Nearest.Len() == 0 {

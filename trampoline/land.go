@@ -28,14 +28,15 @@ type landing struct {
 // grounds is the part of a Region that has detours.
 type grounds struct {
 	jumpLen  uint64
-	traps    []byte                 // bytes that trap, the breakpoint's first
-	homes    map[block]bool         // blocks whose home was looked for
-	landings map[arch.Addr]*landing // by Entry
-	order    map[block][]*Arena     // what grounded has found, since the last arena came
-	dirty    int                    // retired ones
-	strays   map[arch.Addr]*landing // who owns them
-	codeAt   func(arch.Addr) bool   // where code is that is not ours
-	crowded  bool                   // a place was not taken for its strays
+	traps    []byte                    // bytes that trap, the breakpoint's first
+	homes    map[block]bool            // blocks whose home was looked for
+	landings map[arch.Addr]*landing    // by Entry
+	order    map[block][]*Arena        // what grounded has found, since the last arena came
+	dirty    int                       // retired ones
+	strays   map[arch.Addr]*landing    // who owns them
+	codeAt   func(arch.Addr) arch.Addr // where code is that is not ours
+	crowded  bool                      // a place was not taken for its strays
+	vain     int                       // searches for an arena in a row that ended with no place whose strays are free
 }
 
 func newGrounds(a arch.Code) grounds {
@@ -106,11 +107,15 @@ func (r *Region) land(near arch.Range, options []arch.Pattern, size int, uses []
 		r.landings[l.Entry] = l
 		return l.Landing, nil
 	}
-	if r.crowded { // more memory would be of no use
-		return Landing{}, fmt.Errorf("if somebody changed a byte of the jump, it would lead into other code: %w", ErrNoLanding)
+	if need.crowded = r.crowded; need.crowded && r.vain >= mostVain {
+		return Landing{}, need.noPlace()
 	}
 	return Landing{}, need
 }
+
+// mostVain is how many searches in a row may find no arena for a jump whose strays are taken in those there are. A
+// search reads the target's mappings: at each of thousands of such sites that would be seconds.
+const mostVain = 64
 
 // grounded returns the arenas of detours, the homes of from's block first.
 func (r *Region) grounded(from arch.Addr) []*Arena {

@@ -51,6 +51,12 @@ type needArena struct {
 
 	reached arch.Range // all that the detour must reach
 	home    *block     // the arena is to be this block's home
+	crowded bool       // there are places, but none whose strays are free
+}
+
+// noPlace is the error if there is no place for an arena of detours.
+func (e *needArena) noPlace() *NoGapError {
+	return &NoGapError{Near: e.near, Size: PageSize, Reach: e.reach, detours: true, crowded: e.crowded}
 }
 
 func (e *needArena) Error() string {

@@ -113,6 +113,7 @@ func (r *Region) place(need *needArena, used []Mapping, limits arch.Range) (Exte
 	if slots <= 0 {
 		slots = minSlots
 	}
+	used = slices.Concat(used, r.strayPages())
 	var failed error
 	for _, room := range []uint64{growthRoom, someRoom} {
 		for n := slots; ; n /= 2 {

@@ -2,7 +2,6 @@ package trampoline
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -67,12 +66,14 @@ func (r *Region) placeDetours(need *needArena, used []Mapping, limits arch.Range
 	for _, room := range []uint64{growthRoom, someRoom} {
 		p.gaps = gaps(used, need.near, limits, room)
 		if e, ok := p.place(); ok {
+			r.vain = 0
 			return e, nil
 		}
 	}
-	return Extent{}, fmt.Errorf("placing an arena of detours: %w", &NoGapError{
-		Near: need.near, Size: PageSize, Reach: need.reach, detours: true,
-	})
+	if need.crowded {
+		r.vain++
+	}
+	return Extent{}, need.noPlace()
 }
 
 // placement is one search for an arena's place.
@@ -120,16 +121,28 @@ func (p *placement) placeHome(b block) (Extent, bool) {
 	return Extent{}, false
 }
 
-// placeOption takes the free part of a tile where o may lead and n bytes fit, within
-// the code's reach if inReach is set. The nearest gap is preferred.
+// mostTries bounds how many places are tried for one option whose strays turn out not to be free.
+const mostTries = 1024
+
+// placeOption takes the free part of a tile where o may lead, with strays that are free, and n bytes fit, within
+// the code's reach if inReach is set. The nearest gap is preferred. (Next to the program's code few places will do: what
+// differs in one of the lower bytes of a displacement leads into that code.)
 func (p *placement) placeOption(o arch.Pattern, n int, inReach bool) (Extent, bool) {
-	head := p.region.leastData()
+	head, tries := p.region.leastData(), 0
 	for _, gap := range p.nearest(o.From) {
 		window := arch.Range{Start: gap.Start + arch.Addr(head), End: gap.End}
 		if inReach {
 			window = within(window, p.need.reached, p.need.reach)
 		}
 		for at, ok := nextAllowed(o, window.Start); ok && at < window.End; at, ok = nextAllowed(o, at) {
+			if next := p.region.straysTaken(o, stretch(at, uint64(n))); next != 0 {
+				p.need.crowded = true
+				if tries++; next >= window.End || tries > mostTries {
+					break
+				}
+				at = next
+				continue
+			}
 			free := clip(gap, tileOf(at))
 			if at >= free.Start+arch.Addr(head) && free.End >= at+arch.Addr(n) && window.End >= at+arch.Addr(n) {
 				data := min(free.Len()/4, homeData)

@@ -231,9 +231,10 @@ type summaryLine struct {
 		Hits, NMissed, Active                        uint64
 		Misses                                       []loss
 	} `json:"probes"`
-	Lost    uint64 `json:"lost"`
-	Losses  []loss `json:"losses"`
-	Skipped []loss `json:"skipped"`
+	Lost        uint64 `json:"lost"`
+	Losses      []loss `json:"losses"`
+	Skipped     []loss `json:"skipped"`
+	Unoptimized []loss `json:"unoptimized"`
 }
 
 // loss is how many were lost for one reason. Members with losses are there only if there are any.

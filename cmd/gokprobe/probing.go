@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"regexp"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -104,6 +107,7 @@ func (p *probing) summarize(sum *event.Summary) {
 	sum.Lost += all.Lost
 	sum.Losses, sum.Skipped = losses(all, sum.Lost-all.Lost), skipped(all)
 	sum.Probes, sum.Patterns = p.req.probeSummaries(all.Places), all.Patterns
+	sum.Unoptimized = unoptimized(all.Places)
 	for _, ps := range p.probe.ByProcess() {
 		sum.Processes = append(sum.Processes, event.ProcessSummary{
 			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: p.req.probeSummaries(ps.Places),
@@ -124,6 +128,30 @@ func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSu
 		})
 	}
 	return all
+}
+
+// address is one in a reason, which is another at each place.
+var address = regexp.MustCompile(`,? (at )?\(?0x[0-9a-f]+\)?`)
+
+// unoptimized is the places whose hits stop the thread, by why, the most first. It is empty if none of places is optimized, which is not told of as if
+// it were an exception.
+func unoptimized(places []trace.PlaceStats) (out []event.Loss) {
+	n, some := map[string]uint64{}, false
+	for _, at := range places {
+		switch {
+		case at.Mechanism == kprobes.Optimized:
+			some = true
+		case at.Mechanism != kprobes.NoMechanism && at.Reason != "":
+			n[address.ReplaceAllString(at.Reason, "")]++
+		}
+	}
+	for why, n := range n {
+		if some {
+			out = append(out, event.Loss{Reason: why, N: n})
+		}
+	}
+	slices.SortFunc(out, func(a, b event.Loss) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Reason, b.Reason)) })
+	return out
 }
 
 // misses is why hits were missed.

@@ -247,7 +247,7 @@ func (w *work) summary(lost uint64) *event.Summary {
 	st := w.stats()
 	sum := &event.Summary{
 		PID: w.sess.PID(), Lost: lost + st.Lost, Losses: losses(st, lost), Skipped: skipped(st),
-		Probes: w.req.probeSummaries(st.Places), Patterns: st.Patterns,
+		Probes: w.req.probeSummaries(st.Places), Patterns: st.Patterns, Unoptimized: unoptimized(st.Places),
 	}
 	if w.injecting != nil {
 		w.faults.summarizeOne(sum, w.injecting)

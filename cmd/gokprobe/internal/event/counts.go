@@ -29,6 +29,9 @@ func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 		b = appendCounts(b, rows)
 	}
 	b = append(b, restOfCounts(more, unhit)...)
+	if more+unhit > 0 {
+		b = appendUnoptimized(b, s)
+	}
 	if len(s.Processes) > 0 {
 		most := mostProcesses
 		if o.All {
@@ -100,6 +103,26 @@ func restOfCounts(more, unhit int) string {
 	}
 	return strings.Join(told, ", ") + "; -all-rows prints all\n"
 }
+
+// appendUnoptimized is lines that say how many probes are not optimized, and why: those that cost most may not be among the rows.
+func appendUnoptimized(b []byte, s *Summary) []byte {
+	n := uint64(0)
+	for _, why := range s.Unoptimized {
+		n += why.N
+	}
+	for i, why := range s.Unoptimized {
+		if i == fewReasons && len(s.Unoptimized) > fewReasons+1 {
+			return fmt.Appendf(b, "%d more are not optimized, for %d other reasons\n", n, len(s.Unoptimized)-i)
+		}
+		n -= why.N
+		b = fmt.Appendf(b, "%d of %d probes: not optimized, a hit stops the thread: ", why.N, len(s.Probes))
+		b = append(appendSafe(b, why.Reason), '\n')
+	}
+	return b
+}
+
+// fewReasons is how many reasons are printed.
+const fewReasons = 5
 
 func were(n int, noun string) string {
 	if n == 1 {

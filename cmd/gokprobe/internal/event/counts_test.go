@@ -54,6 +54,32 @@ func TestCountsAreSortedAndTellOfTheRest(t *testing.T) {
 	}
 }
 
+func TestCountsTellHowManyAreNotOptimizedUnlessAllRowsDo(t *testing.T) {
+	s := &Summary{Unoptimized: []Loss{{"there is no room\n", 7}, {"a", 5}, {"b", 4}, {"c", 3}, {"d", 2}, {"e", 2}, {"f", 1}}}
+	for i := range 30 {
+		s.Probes = append(s.Probes, ProbeSummary{Probe: fmt.Sprint("f", i)})
+	}
+	for _, c := range []struct {
+		reasons int
+		all     bool
+		want    string
+	}{
+		{0, false, ""},
+		{1, true, ""},
+		{1, false, "7 of 30 probes: not optimized, a hit stops the thread: there is no room\\n\n"},
+		{7, false, "d\n3 more are not optimized, for 2 other reasons\n"},
+		{6, false, "d\n2 of 30 probes: not optimized, a hit stops the thread: e\n"},
+	} {
+		few := *s
+		few.Unoptimized = s.Unoptimized[:c.reasons]
+		var out countingWriter
+		err := PrintCounts(&out, &few, CountOptions{All: c.all})
+		if told := strings.Contains(out.String(), "not optimized"); err != nil || !strings.HasSuffix(out.String(), c.want) || told != (c.want != "") {
+			t.Errorf("%d reasons: %v\n%s", c.reasons, err, &out)
+		}
+	}
+}
+
 func TestTwentyCountsArePrintedUnlessAllAreWanted(t *testing.T) {
 	var probes []ProbeSummary
 	for i := range 30 {
@@ -106,5 +132,13 @@ func TestCountsThatCanNotBeWrittenAreAnError(t *testing.T) {
 	var out bytes.Buffer
 	if _ = PrintCounts(&out, &Summary{Lost: 2}, CountOptions{}); out.String() != "2 records could not be written\n" {
 		t.Errorf("%q", out.String())
+	}
+}
+
+func TestJSONTellsHowManyAreNotOptimized(t *testing.T) {
+	var out countingWriter
+	err := NewJSON(&out).Summary(&Summary{Unoptimized: []Loss{{"it is short", 7}, {"a", 1}}})
+	if want := `,"unoptimized":[{"reason":"it is short","n":7},{"reason":"a","n":1}]}`; err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("%v, %s; want %s", err, &out, want)
 	}
 }

@@ -85,6 +85,8 @@ type Summary struct {
 	Lost     uint64 // records that could not be written
 	Losses   []Loss // Lost by why
 	Skipped  []Loss // places that can't be probed, of those that patterns stand for
+	// Unoptimized is probes whose hits stop the thread, though others are optimized, by why, the most first.
+	Unoptimized []Loss
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record

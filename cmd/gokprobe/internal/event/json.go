@@ -166,7 +166,8 @@ func appendSummaryJSON(b []byte, s *Summary) []byte {
 		b = appendFaultsJSON(b, s.Faults)
 	}
 	b = strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
-	return appendLossesJSON(appendLossesJSON(b, "losses", s.Losses), "skipped", s.Skipped)
+	b = appendLossesJSON(appendLossesJSON(b, "losses", s.Losses), "skipped", s.Skipped)
+	return appendLossesJSON(b, "unoptimized", s.Unoptimized)
 }
 
 // appendLossesJSON writes a member with reasons, if there are any.
