@@ -152,6 +152,37 @@ func TestCheckSaysWhatAttachWouldSay(t *testing.T) {
 	p.Quit()
 }
 
+// TestAProcessWhoseFirstThreadHasEnded is as any other: the files in /proc of that thread show nothing any more.
+func TestAProcessWhoseFirstThreadHasEnded(t *testing.T) {
+	bin, _ := renamedFixture(t, "leader")
+	p := testprog.Start(t, bin)
+	before, pid := testprog.TakeSnapshot(t, p.PID()), pidOf(p)
+	if all := rows(t, "-p", pid, "foo"); len(all) != 1 || !all[0].Probe {
+		t.Errorf("foo: %+v", all)
+	}
+	insns := rows(t, "-p", pid, "foo+*")
+	if len(insns) < 2 {
+		t.Errorf("foo+*: %+v", insns)
+	}
+	if r := gokprobe(t, "check", "-p", pid); r.status != 0 || !strings.Contains(r.stdout, "ok: it has a symbol table") {
+		t.Errorf("check: status %d, stdout %q", r.status, r.stdout)
+	}
+	for _, c := range []struct{ whom, sym string }{{"-p", "foo+*"}, {"-x", "foo"}} {
+		l := start(t, "attach", c.whom, map[string]string{"-p": pid, "-x": bin}[c.whom], "-sym", c.sym, "-count")
+		if r := gokprobe(t, "check", "-p", pid); r.status != 3 || !strings.Contains(r.stdout, "it is already traced by process "+strconv.Itoa(l.cmd.Process.Pid)) {
+			t.Errorf("%s: traced: status %d, stdout %q", c.whom, r.status, r.stdout)
+		}
+		if got := p.Do("call 3", "ret"); got != "ret 52" {
+			t.Errorf("%s: the program says %q", c.whom, got)
+		}
+		if r := l.interrupt(); r.status != 0 || !strings.Contains(l.said.String(), "in "+pid+" (") || strings.Contains(l.said.String(), "not probed") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.whom, r.status, r.stdout, l.said.String())
+		}
+	}
+	before.Compare(t, p.PID())
+	p.Quit()
+}
+
 func TestTheDemoShowsHitsAndAnUndisturbedSample(t *testing.T) {
 	var r result
 	var hits []hitLine
