@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -149,6 +150,32 @@ func TestCheckSaysWhatAttachWouldSay(t *testing.T) {
 	}
 	l.interrupt()
 	before.Compare(t, p.PID())
+	p.Quit()
+}
+
+// TestCheckIsNotSilentlyGood where nobody can read what it says.
+func TestCheckIsNotSilentlyGood(t *testing.T) {
+	p := prey(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	check := func(status int, want string) {
+		t.Helper()
+		var said strings.Builder
+		cmd := command(t, "check", "-p", pidOf(p))
+		cmd.Stdout, cmd.Stderr = full, &said
+		_ = cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != status || !strings.HasPrefix(said.String(), want) {
+			t.Errorf("status %d, stderr %q, want %d, %q", got, said.String(), status, want)
+		}
+	}
+	check(1, "gokprobe: cannot write to stdout: no space left on device\n")
+	l := attachTo(t, p, "-sym", "foo")
+	check(3, "gokprobe: cannot attach to process "+pidOf(p)+": it is already traced")
+	l.interrupt()
+	p.CheckClean()
 	p.Quit()
 }
 
