@@ -17,7 +17,7 @@ import (
 )
 
 // files opens files as the target sees them.
-func (t *Tree) files() *targetfs.Files { return targetfs.Of(t.session.PID()) }
+func (t *Tree) files() *targetfs.Files { return targetfs.Of(procfs.Living(t.session.PID())) }
 
 func (t *Tree) stat(file string) (targetfs.Info, error) {
 	files := t.files()
@@ -53,7 +53,7 @@ func (t *Tree) inFile(d *dynevent.Definition, kp *kprobes.Kprobe) error {
 		return fmt.Errorf("%w: %s has %d bytes", syscall.EINVAL, d.Path, info.Size)
 	}
 	at, mapped := t.mapped(d.Path, d.FileOffset)
-	link, err := symbols.LinkAddress(t.session.PID(), d.Path, d.FileOffset)
+	link, err := symbols.LinkAddress(procfs.Living(t.session.PID()), d.Path, d.FileOffset)
 	library := path.Base(d.Path)
 	switch {
 	case err == nil && strings.Contains(library, ".so"):
@@ -85,7 +85,7 @@ func (t *Tree) mapped(file string, offset uint64) (at arch.Addr, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	maps, err := procfs.Maps(t.session.PID())
+	maps, err := procfs.Maps(procfs.Living(t.session.PID()))
 	if err != nil {
 		return 0, false
 	}

@@ -65,6 +65,18 @@ func TestUprobes(t *testing.T) {
 	})
 }
 
+// TestAUprobeWhereTheFirstThreadHasEnded: its files in /proc show neither what is mapped nor the root directory.
+func TestAUprobeWhereTheFirstThreadHasEnded(t *testing.T) {
+	tr := open(t, "leader", kprobes.Options{})
+	prog := testprog.Build(t, "leader")
+	tr.must(tr.add(uevents, fmt.Sprintf("p:called %s:%d v=%%di:s64", prog, fileOffset(t, prog, "foo"))))
+	tr.must(tr.add("tracing/events/uprobes/enable", "1"))
+	if got := tr.prog.Do("call 3", "ret"); got != "ret 52" {
+		t.Errorf("the program says %q", got)
+	}
+	tr.wantLines(`called: \(0x[0-9a-f]+\) v=3`)
+}
+
 func TestUprobesThatCanNotBe(t *testing.T) {
 	tr := open(t, "prey", kprobes.Options{})
 	prog := testprog.Build(t, "prey")

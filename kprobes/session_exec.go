@@ -13,15 +13,7 @@ import (
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	defer s.heirs.within()()
-	if s.heirs.left(old, len(old.Processes())) {
-	} else if d := s.spaces.Of(old); d != nil {
-		d.recorder.noteExec(p)
-		d.followed.endOfProcess(p.PID)
-		d.guard.holdOther(old, p)
-		if len(old.Processes()) == 0 {
-			s.forget(d)
-		}
-	}
+	s.Left(p, old)
 	for _, th := range p.Threads() {
 		s.hits.states.Keep(th, nil) // the hit that brought it into exec has no end
 	}
@@ -64,6 +56,20 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		s.registry.endAll()
 	}
 	return ptrace.Keep
+}
+
+// Left implements ptrace.Handler: a process has left an address space by exec.
+func (s hooks) Left(p *ptrace.Process, old *ptrace.Space) {
+	defer s.heirs.within()()
+	if s.heirs.left(old, len(old.Processes())) {
+	} else if d := s.spaces.Of(old); d != nil {
+		d.recorder.noteExec(p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(old, p)
+		if len(old.Processes()) == 0 {
+			s.forget(d)
+		}
+	}
 }
 
 // rearm resolves symbol probes again in a new program, when its libraries are there and

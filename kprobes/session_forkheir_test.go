@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 )
@@ -209,4 +210,44 @@ func TestChildrenOfAnHeirThatIsKilled(t *testing.T) {
 func scanned(line, format string, into ...any) bool {
 	n, err := fmt.Sscanf(line, format, into...)
 	return err == nil && n == len(into)
+}
+
+// TestAChildThatIsKilledInItsExecIsForgotten: nobody learns that it has left what it was born with, but for that.
+func TestAChildThatIsKilledInItsExecIsForgotten(t *testing.T) {
+	heirsStay(t)
+	prog := testprog.Start(t, testprog.Build(t, "spawner"), "/bin/true")
+	s, err := Attach(t.Context(), prog.PID(), Options{Follow: true, Log: func(line string) { t.Error(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RegisterKprobe(&Kprobe{SymbolName: "foo"}); err != nil {
+		t.Fatal(err)
+	}
+	s.WaitForOptimizer(t.Context())
+	if err := s.doApart(func() error {
+		s.tracer.OnEvent(func() {
+			children, _ := procfs.Children(prog.PID(), 0)
+			for _, pid := range children {
+				if comm, err := procfs.Comm(pid, 0); err == nil && comm == "true" { // from a moment before the exec stops
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
+		})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := prog.Do("fork 1", "child"); got != "child -1" {
+			t.Errorf("the program says %q, want the end by a signal", got)
+		}
+	}
+	testprog.Await(t, "the children's end", func() bool { h, n := s.held(); return h == 0 && n == 1 })
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q", got)
+	}
 }

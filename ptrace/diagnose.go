@@ -82,6 +82,11 @@ func (e *AttachError) reason() string {
 // precheck finds reasons for a refusal that can be known before any ptrace request.
 func precheck(pid int) (procfs.Status, error) {
 	st, err := procfs.ReadStatus(pid, 0)
+	if err == nil && st.State == 'Z' { // if others go on, their tracer counts
+		if live, err := procfs.ReadStatus(pid, procfs.Living(pid)); err == nil {
+			st.TracerPid = live.TracerPid
+		}
+	}
 	switch {
 	case err != nil && !errors.Is(err, os.ErrPermission):
 		return st, &AttachError{PID: pid, Cause: CauseNoProcess, Err: unix.ESRCH}
@@ -131,7 +136,7 @@ func tracerName(pid int) string {
 
 // exeClass names the kind of program if it is not a 64-bit x86-64 one.
 func exeClass(pid int) string {
-	files := targetfs.Of(pid)
+	files := targetfs.Of(procfs.Living(pid))
 	defer func() { _ = files.Close() }()
 	f, err := files.Executable()
 	if err != nil {

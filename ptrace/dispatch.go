@@ -112,6 +112,10 @@ func (t *Tracer) listen(th *Thread) {
 // ended forgets a thread that was reaped.
 func (t *Tracer) ended(th *Thread) {
 	p := th.Proc
+	if old := p.oldSpace; old != nil {
+		p.oldSpace = nil
+		t.handler.Left(p, old)
+	}
 	t.dropThread(th)
 	t.tellGone(th)
 	if th.TID == p.PID || p.Status.TID == 0 {

@@ -64,6 +64,9 @@ type Handler interface {
 	// Execed is called when p runs a new program: everything that was mapped is
 	// gone. old is the Space it had. The answer says whether to keep it.
 	Execed(p *Process, old *Space) Fate
+	// Left is called in place of Execed for a process that is killed before anybody could be told that it runs a new program. It has left
+	// old, and its end follows.
+	Left(p *Process, old *Space)
 	// VforkEnded is called for a thread that is about to return from vfork(2), since its child has executed another program or
 	// ended. It has not run in between, and can make system calls again.
 	VforkEnded(th *Thread)
@@ -138,6 +141,9 @@ func (Nop) Renamed(int, *Thread) {}
 
 // Execed keeps the process.
 func (Nop) Execed(*Process, *Space) Fate { return Keep }
+
+// Left does nothing.
+func (Nop) Left(*Process, *Space) {}
 
 // VforkEnded does nothing.
 func (Nop) VforkEnded(*Thread) {}

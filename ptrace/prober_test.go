@@ -265,6 +265,8 @@ func (k *prober) Execed(p *Process, old *Space) Fate {
 	return Keep
 }
 
+func (k *prober) Left(*Process, *Space) { k.event("left") }
+
 // TestEachHitIsSeenOnce, and the program does what it does alone.
 func TestEachHitIsSeenOnce(t *testing.T) {
 	k := probe(t, "call")

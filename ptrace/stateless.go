@@ -20,8 +20,15 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	w, err := openFiles(m.PID, os.O_RDONLY)
-	defer w.close()
+	id := m.PID
+	w, err := openFiles(id, os.O_RDONLY)
+	if err != nil {
+		if id = procfs.Living(m.PID); id != m.PID { // its first thread has ended
+			w.close()
+			w, err = openFiles(id, os.O_RDONLY)
+		}
+	}
+	defer func() { w.close() }()
 	if err != nil {
 		return fault(at, false, err)
 	}
@@ -32,7 +39,7 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 	case !g.allowed:
 		return fault(at, false, unix.EFAULT)
 	}
-	return fault(at, false, readPatiently(m.PID, w.mem, at, p, g))
+	return fault(at, false, readPatiently(id, w.mem, at, p, g))
 }
 
 // readPatiently reads memory as far as that is permitted, on any goroutine. A page that

@@ -1,9 +1,12 @@
 package ptrace
 
 import (
+	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
@@ -68,5 +71,48 @@ func TestTimeoutsEndHoweverOftenThreadsAreStopped(t *testing.T) {
 				t.Errorf("the program says %q, want right", got)
 			}
 		})
+	}
+}
+
+// TestATracerOfThisThreadAnswersNoTimer, as that of a guardian, which puts right a program whose threads wait with timeouts: a timer that finds no
+// bell to ring ended the guardian, and the program kept its breakpoints.
+func TestATracerOfThisThreadAnswersNoTimer(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "timeouts"))
+	prog.Send("wait epoll_wait")
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // its end lets go of everything
+		tr := NewHere(Nop{})
+		p, err := tr.Attach(prog.PID())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var c *timedCall
+		for c == nil && err == nil { // until it is found in its call
+			err = p.Space.Freeze(func(*Frozen) error {
+				c = p.Leader().timed
+				return nil
+			})
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		told := make(chan error)
+		time.AfterFunc(time.Until(c.due), func() { told <- tr.Do(func() { t.Error("it is called") }) }) // behind the call's own
+		if err := <-told; !errors.Is(err, ErrClosed) {
+			t.Errorf("on another thread: %v", err)
+		}
+		if err := tr.Detach(p); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-done
+	prog.Expect("did epoll_wait 0 0")
+	prog.CheckClean()
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
 	}
 }

@@ -99,7 +99,8 @@ func roomForFiles() error {
 }
 
 // NewHere makes a tracer of the calling thread, which must be locked to its goroutine, for as long as that
-// lasts: when the thread ends the kernel lets everything go that it still traces. All methods are called there.
+// lasts: when the thread ends the kernel lets everything go that it still traces. All methods are called there. It has no bell, and answers
+// nobody: Do fails with ErrClosed on any other thread, as for timers of ours.
 func NewHere(h Handler) *Tracer {
 	t := &Tracer{handler: h, tid: unix.Gettid(), threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, quit: giveUp{done: make(chan struct{})}}
 	t.cpu.init()
@@ -110,7 +111,7 @@ func NewHere(h Handler) *Tracer {
 func (t *Tracer) SetHandler(h Handler) { t.handler = h }
 
 // Do runs f on the tracer's thread and waits for it. On that thread already, as
-// in a Handler, it calls f at once. It returns ErrClosed after Close. Safe for
+// in a Handler, it calls f at once. It returns ErrClosed after Close, and where nobody answers (NewHere). Safe for
 // concurrent use.
 func (t *Tracer) Do(f func()) error {
 	if unix.Gettid() == t.tid {
@@ -119,7 +120,7 @@ func (t *Tracer) Do(f func()) error {
 	}
 	c := call{f: f, done: make(chan struct{})}
 	t.mu.Lock()
-	if t.closed {
+	if t.closed || t.bell == nil {
 		t.mu.Unlock()
 		return ErrClosed
 	}
@@ -137,7 +138,7 @@ func (t *Tracer) post(f func()) {
 // postUnlessClosed is post for work on a session that may have ended.
 func (t *Tracer) postUnlessClosed(f func()) {
 	t.mu.Lock()
-	if t.closed {
+	if t.closed || t.bell == nil {
 		t.mu.Unlock()
 		return
 	}

@@ -21,6 +21,9 @@ func (t *Tracer) toUserMode(th *Thread) error {
 		case Interrupt, GroupStop, Signal, Breakpoint, SingleStep:
 			return nil
 		case Exiting, Exited, Killed, Vfork:
+			if th.at.stop.Reason == Exiting && th.state == stopped {
+				t.enqueue(th) // the stop that was awaited is nobody's else, and its parent would wait for its end for ever
+			}
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
 		if err := th.interrupt(); err != nil {

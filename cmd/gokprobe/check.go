@@ -45,24 +45,33 @@ do about it. Exits with status 0 if attaching works, else 3.`,
 }
 
 // facts prints the lines of check.
-type facts struct{ out io.Writer }
+type facts struct {
+	out io.Writer
+	err error // the first of writing them
+}
 
 func (f *facts) tell(good bool, format string, args ...any) {
 	word := "ok"
 	if !good {
 		word = "no"
 	}
-	fmt.Fprintf(f.out, "%s: %s\n", word, oneLine(fmt.Sprintf(format, args...)))
+	if _, err := fmt.Fprintf(f.out, "%s: %s\n", word, oneLine(fmt.Sprintf(format, args...))); f.err == nil {
+		f.err = err
+	}
 }
 
 // verdict prints the last line: good, or err. It returns err as an exit status alone,
-// since its sentence is on stdout already.
+// since its sentence is on stdout already, unless that took not all of them.
 func (f *facts) verdict(err error, good string) error {
 	if err == nil {
-		f.tell(true, "%s", good)
+		if f.tell(true, "%s", good); f.err != nil && !brokenPipe(f.err) {
+			return fmt.Errorf("cannot write to stdout: %w", fileError(f.err))
+		}
 		return nil
 	}
-	f.tell(false, "%s", err)
+	if f.tell(false, "%s", err); f.err != nil && !brokenPipe(f.err) {
+		return attachError(err)
+	}
 	return statusError(exitAttach)
 }
 

@@ -25,9 +25,13 @@ func checkProcess(f *facts, of target, really bool) error {
 	if err := refusal(pid); err != nil {
 		return f.verdict(err, "")
 	}
-	f.tellNamespaces(pid)
+	live := procfs.Living(pid)
+	if own, err := procfs.ReadStatus(pid, live); err == nil {
+		st = own
+	}
+	f.tellNamespaces(live)
 	f.tellProtections(st)
-	f.tellProgram(pid)
+	f.tellProgram(live)
 	if err := of.still(); err != nil { // another process may have got the number meanwhile
 		return f.verdict(err, "")
 	}
@@ -75,7 +79,7 @@ func attachCause(pid int) error {
 
 // isForeign reports whether a process runs an executable for another processor.
 func isForeign(pid int) bool {
-	_, err := symbols.ExecutableFacts(pid)
+	_, err := symbols.ExecutableFacts(procfs.Living(pid))
 	return errors.Is(err, symbols.ErrNotELF)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -111,8 +112,9 @@ func (l *lister) openProcess(arg string) error {
 	if err := refusal(pid); err != nil {
 		return attachError(err)
 	}
-	mem := meantMemory{ptrace.PeekMemory{PID: pid}, of}
-	if l.table, err = symbols.Open(pid, mem); err != nil {
+	live := procfs.Living(pid)
+	mem := meantMemory{ptrace.PeekMemory{PID: live}, of}
+	if l.table, err = symbols.Open(live, mem); err != nil {
 		return attachError(fmt.Errorf("cannot read the symbols of process %d: %w", pid, err))
 	}
 	l.mem = mem

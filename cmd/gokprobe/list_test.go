@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -148,6 +149,63 @@ func TestCheckSaysWhatAttachWouldSay(t *testing.T) {
 		t.Errorf("traced: status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 	l.interrupt()
+	before.Compare(t, p.PID())
+	p.Quit()
+}
+
+// TestCheckIsNotSilentlyGood where nobody can read what it says.
+func TestCheckIsNotSilentlyGood(t *testing.T) {
+	p := prey(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	check := func(status int, want string) {
+		t.Helper()
+		var said strings.Builder
+		cmd := command(t, "check", "-p", pidOf(p))
+		cmd.Stdout, cmd.Stderr = full, &said
+		_ = cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != status || !strings.HasPrefix(said.String(), want) {
+			t.Errorf("status %d, stderr %q, want %d, %q", got, said.String(), status, want)
+		}
+	}
+	check(1, "gokprobe: cannot write to stdout: no space left on device\n")
+	l := attachTo(t, p, "-sym", "foo")
+	check(3, "gokprobe: cannot attach to process "+pidOf(p)+": it is already traced")
+	l.interrupt()
+	p.CheckClean()
+	p.Quit()
+}
+
+// TestAProcessWhoseFirstThreadHasEnded is as any other: the files in /proc of that thread show nothing any more.
+func TestAProcessWhoseFirstThreadHasEnded(t *testing.T) {
+	bin, _ := renamedFixture(t, "leader")
+	p := testprog.Start(t, bin)
+	before, pid := testprog.TakeSnapshot(t, p.PID()), pidOf(p)
+	if all := rows(t, "-p", pid, "foo"); len(all) != 1 || !all[0].Probe {
+		t.Errorf("foo: %+v", all)
+	}
+	insns := rows(t, "-p", pid, "foo+*")
+	if len(insns) < 2 {
+		t.Errorf("foo+*: %+v", insns)
+	}
+	if r := gokprobe(t, "check", "-p", pid); r.status != 0 || !strings.Contains(r.stdout, "ok: it has a symbol table") {
+		t.Errorf("check: status %d, stdout %q", r.status, r.stdout)
+	}
+	for _, c := range []struct{ whom, sym string }{{"-p", "foo+*"}, {"-x", "foo"}} {
+		l := start(t, "attach", c.whom, map[string]string{"-p": pid, "-x": bin}[c.whom], "-sym", c.sym, "-count")
+		if r := gokprobe(t, "check", "-p", pid); r.status != 3 || !strings.Contains(r.stdout, "it is already traced by process "+strconv.Itoa(l.cmd.Process.Pid)) {
+			t.Errorf("%s: traced: status %d, stdout %q", c.whom, r.status, r.stdout)
+		}
+		if got := p.Do("call 3", "ret"); got != "ret 52" {
+			t.Errorf("%s: the program says %q", c.whom, got)
+		}
+		if r := l.interrupt(); r.status != 0 || !strings.Contains(l.said.String(), "in "+pid+" (") || strings.Contains(l.said.String(), "not probed") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.whom, r.status, r.stdout, l.said.String())
+		}
+	}
 	before.Compare(t, p.PID())
 	p.Quit()
 }

@@ -206,7 +206,7 @@ func (w *mapWatch) forget(pid int) {
 // ours reports whether one of our threads traces a process. Such a process is held already,
 // or is a child of one that is, which may be followed.
 func ours(pid int) bool {
-	st, err := procfs.ReadStatus(pid, 0)
+	st, err := procfs.ReadStatus(pid, procfs.Living(pid))
 	if err != nil || st.TracerPid == 0 {
 		return false
 	}
@@ -236,6 +236,9 @@ func (w *mapWatch) isDue(pid int, now time.Time) bool {
 // itself, guardians and other tracers, it reports false.
 func (w *mapWatch) mapsFile(pid int) (found bool) {
 	all, err := procfs.Maps(pid)
+	if live := procfs.Living(pid); err == nil && len(all) == 0 && live != pid { // its first thread has ended
+		all, err = procfs.Maps(live)
+	}
 	if err != nil {
 		return false
 	}

@@ -204,6 +204,23 @@ func UserTasks(pid int) ([]int, error) {
 	}), nil
 }
 
+// Living is the thread by whose files the memory, mappings and program of process pid are read: its leader, or another one if that has ended
+// before it, whose own show nothing any more. It is pid if no thread lives, or nobody can tell.
+func Living(pid int) int {
+	lives := func(tid int) bool {
+		st, err := ReadStat(pid, tid)
+		return err == nil && st.State != 'Z' && st.State != 'X' && !st.Worker()
+	}
+	if lives(pid) {
+		return pid
+	}
+	tids, _ := Tasks(pid)
+	if i := slices.IndexFunc(tids, lives); i >= 0 {
+		return tids[i]
+	}
+	return pid
+}
+
 // Children lists the processes that thread tid of pid has forked and not yet
 // reaped. A tid of 0 stands for the leader. The kernel must be built with
 // CONFIG_PROC_CHILDREN, else the error says that the file is not there.
