@@ -127,7 +127,7 @@ func (opt *optimizer) atOnce() {
 	if err := opt.d.unlessEnding(opt.optimizeSlice()); err != nil && !opt.d.session.dying() {
 		opt.d.session.warn("optimizing probes: %v", err)
 	}
-	if len(opt.queue) > 0 {
+	if opt.endRound(); len(opt.queue) > 0 {
 		opt.d.session.passes.kick()
 	}
 }
@@ -229,13 +229,20 @@ func (ps *passes) pass() (again bool) {
 		if err := d.unlessEnding(d.optimizer.optimizeSlice()); err != nil && !ps.s.dying() {
 			ps.s.warn("optimizing probes: %v", err)
 		}
-		if len(d.optimizer.queue) == 0 {
-			d.optimizer.seen, d.optimizer.order, d.optimizer.noted = lookedAt{}, nil, time.Time{}
-		}
+		d.optimizer.endRound()
 		end()
-		again = again || len(d.optimizer.queue) > 0
+	}
+	for d := range ps.s.domains {
+		again = again || d.hasWork()
 	}
 	return again
+}
+
+// endRound forgets what was found for the slices of a round when the last of them is done.
+func (opt *optimizer) endRound() {
+	if len(opt.queue) == 0 {
+		opt.seen, opt.order, opt.noted = lookedAt{}, nil, time.Time{}
+	}
 }
 
 // queued is the sites of the queue in the order in which they are dealt with, the first of which belong to this slice.

@@ -3,6 +3,7 @@ package kprobes
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -87,7 +88,7 @@ func (an *answering) upcall(d *domain, box arch.Mailbox) {
 		box.Answer()
 	}
 	ts.box, ts.detour, ts.site = nil, nil, nil
-	an.inBox = an.inBox[:len(an.inBox)-1]
+	an.inBox = slices.Delete(an.inBox, len(an.inBox)-1, len(an.inBox))
 }
 
 // afterStop ends a hit whose thread was stopped on the way.

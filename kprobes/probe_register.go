@@ -178,6 +178,9 @@ func (rg *registry) register(kps []*Kprobe, at located) error {
 			addrs[i] = notYet
 		}
 	}
+	if d == nil { // it has ended: what its followed children have is all there is
+		sites = nil
+	}
 	if failed, err := d.refreshAll(sites); err != nil {
 		i := slices.Index(sites, failed)
 		err = probeError(kps[i], fmt.Errorf("placing the breakpoint at %s: %w", failed.addr, err))
@@ -228,8 +231,10 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	switch {
 	case kp.session != nil:
 		return nil, ErrRegistered
-	case d == nil:
+	case d == nil && !rg.expandsElsewhere():
 		return nil, ErrExited
+	case d == nil:
+		addr = notYet
 	}
 	kp.Flags &= FlagDisabled
 	kp.hits.Store(0)

@@ -279,7 +279,8 @@ func (s *Session) PID() int { return s.pid }
 // Symbols is the process's symbol table.
 func (s *Session) Symbols() *symbols.Table { return s.table }
 
-// Done is closed when the process has exited or the session is closed.
+// Done is closed when the process has exited or the session is closed. Under Options.Follow it is closed when all processes that are followed have exited: Exit tells before
+// that the session's own has.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Exit is how the process ended, nil while it lives or after Close detached from it.

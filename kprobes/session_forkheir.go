@@ -242,7 +242,10 @@ func (h *heir) counts() map[*counter]uint64 {
 			}
 			first, behind = max(first, all[i].at), min(behind, all[j-1].memory().End)
 			stretch = slices.Grow(stretch[:0], int(behind-first))[:behind-first]
-			unread = errors.Join(unread, h.file.ReadAt(from+uint64(first-cells.Start), stretch))
+			if err := h.file.ReadAt(from+uint64(first-cells.Start), stretch); err != nil {
+				unread = errors.Join(unread, err)
+				return
+			}
 			for _, c := range all[i:j] {
 				if c.at < first || c.memory().End > behind {
 					counts[c] = h.count(c) // a part of it is in a hole

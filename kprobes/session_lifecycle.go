@@ -62,6 +62,8 @@ func (s *Session) forget(d *domain) {
 		for _, m := range d.memory.shared {
 			m.Unmap()
 		}
+		clear(d.memory.shared)
+		d.beginRegion() // what it knew of its memory is megabytes
 	}
 	d.neighbours.close()
 	for _, kp := range s.registry.probes {
@@ -111,5 +113,14 @@ func (s hooks) Exited(p *ptrace.Process) {
 		status.Signal = p.Status.Signal
 	}
 	s.exit.Store(status)
-	s.finish()
+	if !s.opts.Follow {
+		s.finish()
+	}
+}
+
+// Alone implements ptrace.Handler. Followed children may outlive the session's own process, such as a daemon's.
+func (s hooks) Alone() {
+	if s.exit.Load() != nil {
+		s.finish()
+	}
 }

@@ -155,6 +155,7 @@ func (t *Tracer) execed(th *Thread) {
 		return // its end follows
 	}
 	p.noteDispositions()
+	p.faults, p.alone = faultActions{}, alone{} // the old program's handlers are addresses in its memory
 	if own := p.own; own != nil {
 		p.trapAction, p.own = nil, nil
 		if own.ignored { // which a new program inherits, but not a guard

@@ -67,6 +67,8 @@ type Handler interface {
 	// Left is called in place of Execed for a process that is killed before anybody could be told that it runs a new program. It has left
 	// old, and its end follows.
 	Left(p *Process, old *Space)
+	// Alone is called when no process is traced any more: the last one has ended, or was let go.
+	Alone()
 	// VforkEnded is called for a thread that is about to return from vfork(2), since its child has executed another program or
 	// ended. It has not run in between, and can make system calls again.
 	VforkEnded(th *Thread)
@@ -141,6 +143,9 @@ func (Nop) Renamed(int, *Thread) {}
 
 // Execed keeps the process.
 func (Nop) Execed(*Process, *Space) Fate { return Keep }
+
+// Alone does nothing.
+func (Nop) Alone() {}
 
 // Left does nothing.
 func (Nop) Left(*Process, *Space) {}

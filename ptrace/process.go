@@ -134,6 +134,7 @@ func (t *Tracer) dropThread(th *Thread) {
 	delete(t.threads, th.TID)
 	delete(th.Proc.threads, th.TID)
 	delete(th.Proc.ending, th)
+	th.Proc.alone = alone{}
 	th.queued = false
 	th.endDelay()
 	th.endTimed()
@@ -151,6 +152,9 @@ func (t *Tracer) dropProcess(p *Process) {
 	if p.pidfd >= 0 {
 		unix.Close(p.pidfd)
 		p.pidfd = -1
+	}
+	if len(t.procs) == 0 {
+		t.handler.Alone()
 	}
 }
 

@@ -304,6 +304,7 @@ func (t *Tracer) replaceBell() {
 func (t *Tracer) nextBacklog() *Thread {
 	for len(t.backlog) > 0 {
 		th := t.backlog[0]
+		t.backlog[0] = nil // else all that is known of it stays as long as the list's memory
 		t.backlog = t.backlog[1:]
 		if th.queued && t.threads[th.TID] == th {
 			th.queued = false
@@ -323,6 +324,7 @@ func (t *Tracer) answer() {
 			break
 		}
 		c := t.calls[0]
+		t.calls[0] = call{} // as in nextBacklog
 		t.calls = t.calls[1:]
 		t.mu.Unlock()
 		t.serve(c)

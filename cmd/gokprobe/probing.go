@@ -131,7 +131,7 @@ func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSu
 }
 
 // address is one in a reason, which is another at each place.
-var address = regexp.MustCompile(`,? (at )?\(?0x[0-9a-f]+\)?`)
+var address = regexp.MustCompile(`,? (at 0x[0-9a-f]+|\(0x[0-9a-f]+\))`)
 
 // unoptimized is the places whose hits stop the thread, by why, the most first. It is empty if none of places is optimized, which is not told of as if
 // it were an exception.

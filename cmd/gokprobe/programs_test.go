@@ -49,6 +49,36 @@ func TestSPECsOfLaterPrograms(t *testing.T) {
 	}
 }
 
+// TestWhatAProcessLeavesIsFollowedFurther, as a daemon is: a child of it executes programs when it has ended.
+func TestWhatAProcessLeavesIsFollowedFurther(t *testing.T) {
+	later := testprog.Build(t, "spawned", "-Dfoo=later")
+	scenario := filepath.Join(t.TempDir(), "later.star")
+	if err := os.WriteFile(scenario, []byte("def hit(ctx):\n    print(\"hit\", ctx.probe)\nkprobe(\"later\", pre = hit)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const orphan = "(while kill -0 $$ 2>/dev/null; do :; done; %s 5; echo first $?; %[1]s 6; echo last $?) & exit 3"
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"run", "-count", "-sym", "later"}, []string{"\n   2       0  later  ", "last 12\n"}},
+		{[]string{"run", "-count", "-sym", "late*"}, []string{"\n   2       0  later  ", "last 12\n"}},
+		{[]string{"run", "-args", "-sym", "later"}, []string{"v=5 ", "v=6 ", "last 12\n"}},
+		{[]string{"run", "-script", scenario}, []string{"hit <kprobe later>\nhit <kprobe later>\n", "last 12\n"}},
+		{[]string{"inject", "-sym", "later", "-retval", "9"}, []string{"later => return 9", "first 9\n", "last 9\n"}},
+	} {
+		r := gokprobe(t, slices.Concat(c.args, []string{"-follow", "--", "sh", "-c", fmt.Sprintf(orphan, later)})...)
+		if r.status != 3 {
+			t.Errorf("%v: status %d, not the process's 3", c.args, r.status)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(r.stdout+r.stderr, want) {
+				t.Errorf("%v: %q and %q, want %q", c.args, r.stdout, r.stderr, want)
+			}
+		}
+	}
+}
+
 // TestInjectFollowsAPatternsFunctionsIntoPrograms that have functions of these names.
 func TestInjectFollowsAPatternsFunctionsIntoPrograms(t *testing.T) {
 	cmd := command(t, "inject", "-follow", "-sym", "fo[o]", "-retval", "9", "--", testprog.Build(t, "spawner"), testprog.Build(t, "spawned"))

@@ -30,6 +30,7 @@ type work struct {
 	injecting *injecting // nil before place
 
 	quietExit bool // print no line about the target's end
+	exitTold  bool // it was printed
 }
 
 // options returns the options of the session that the request needs.
@@ -168,6 +169,7 @@ func (w *work) wait(ctx context.Context) {
 		case <-w.faults.done():
 		case <-w.sess.Done():
 		case <-tick.C:
+			w.tellOutlived()
 			why, gone := w.gone()
 			if !gone || w.req.hold || why == "" { // the process is ending
 				continue
@@ -175,6 +177,17 @@ func (w *work) wait(ctx context.Context) {
 			w.std.warn("%s, so all probes are gone", why)
 		}
 		return
+	}
+}
+
+// tellOutlived says once, when the process has ended and followed children have not, what is waited for.
+func (w *work) tellOutlived() {
+	if w.exitTold || w.sess.Exit() == nil {
+		return
+	}
+	if n := len(w.sess.Processes()); n > 0 {
+		w.tellExit()
+		w.std.warn("process %d has ended, and what it has left is followed further (%s now); an interrupt ends that", w.sess.PID(), processes(n))
 	}
 }
 
@@ -225,8 +238,10 @@ func (w *work) closeOutput(outErr error) error {
 
 func (w *work) tellExit() {
 	exit := w.sess.Exit()
+	told := w.exitTold
+	w.exitTold = exit != nil
 	switch {
-	case exit == nil, w.quietExit:
+	case exit == nil, told, w.quietExit:
 	case exit.Signal != 0:
 		w.std.warn("process %d was killed by signal %d (%v)", w.sess.PID(), int(exit.Signal), exit.Signal)
 	default:
