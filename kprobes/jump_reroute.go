@@ -114,7 +114,7 @@ func (hs *hits) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs arch
 // interpretHere runs a program for which the thread's stack has no room.
 func (hs *hits) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	ts, kp := hs.stateOf(th, d), det.record.kp
-	regs.SetTrapped(det.site.addr)
+	th.TrappedAt(det.site.addr)
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		hs.s.records.interpret(ts, kp, &ts.regs)
 	}

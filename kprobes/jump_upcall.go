@@ -194,7 +194,7 @@ func (hs *hits) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch
 		v, _ := hs.leaveCopy(th, d, det, regs)
 		return v
 	}
-	regs.SetTrapped(st.addr)
+	th.TrappedAt(st.addr)
 	ts.detour = det
 	v := hs.hit(th, d, st, regs)
 	ts.detour = nil

@@ -152,10 +152,20 @@ func (th *Thread) ifKilled() host.Regs {
 		return th.at.regs.kernel
 	}
 	safe := th.at.regs.own
-	if known, _ := th.known(); known && th.at.stop.Reason == Breakpoint && th.unmoved() {
+	if known, _ := th.known(); known && th.at.stop.Reason == Breakpoint && th.unmoved() || th.at.trapped != 0 && safe.IP() == th.at.trapped {
 		safe.SetIP(safe.IP().Add(int64(-host.Arch.BreakpointAdvance())))
 	}
 	return safe
+}
+
+// TrappedAt gives a thread that has stopped in code of ours the instruction pointer of one that has executed a breakpoint at at: its other registers are those in
+// front of that. Nobody but us sees it there. If we die meanwhile it comes to at, whatever stands there then, and never behind a breakpoint that it has not
+// executed: there a jump of ours has the rest of its bytes.
+func (th *Thread) TrappedAt(at arch.Addr) {
+	if regs, err := th.hostRegs(); err == nil {
+		regs.SetTrapped(at)
+		th.at.trapped = regs.IP()
+	}
 }
 
 // postpone puts off the signal that the thread has stopped for: it is reported again after the remote calls. The answer tells that it was sent once more. If not, the thread

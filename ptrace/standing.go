@@ -44,11 +44,12 @@ type errand struct {
 // halt is a ptrace-stop: what the kernel has told of it, and what is changed of that.
 type halt struct {
 	stop       Stop
-	injectable bool // a signal-delivery-stop, from which one signal can be delivered
-	inCopy     bool // the thread was sent into code of ours, which a guard knows: it needs no mark for that (reap.go)
-	again      bool // the signal is one that we have sent again, to this thread alone: see sendOn
-	stale      bool // the action of SIGTRAP was put back since: it does not tell what the breakpoint has done to it (trap.go)
-	committed  bool // the stop that is about to be taken ends where its registers say already (Commit)
+	injectable bool      // a signal-delivery-stop, from which one signal can be delivered
+	inCopy     bool      // the thread was sent into code of ours, which a guard knows: it needs no mark for that (reap.go)
+	again      bool      // the signal is one that we have sent again, to this thread alone: see sendOn
+	stale      bool      // the action of SIGTRAP was put back since: it does not tell what the breakpoint has done to it (trap.go)
+	committed  bool      // the stop that is about to be taken ends where its registers say already (Commit)
+	trapped    arch.Addr // if not 0: the instruction pointer that TrappedAt has given it, behind a breakpoint that it has not executed
 	regs       registers
 	mask       Sigset // what the thread blocks, read once in a stop: meanwhile nobody changes it but we
 	maskRead   bool
@@ -67,6 +68,7 @@ type registers struct {
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
 	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead = stop, false, false, false, false, false, false
+	s.trapped = 0
 }
 
 // left ends the stop: the thread is about to run.

@@ -86,7 +86,7 @@ func (th *Thread) Go(v Verdict) {
 	th.at.moved, th.at.inCopy, th.at.trapAt = false, false, 0
 	switch v.way {
 	case runOn:
-		th.at.moved = th.at.stop.Reason != Signal
+		th.at.moved, th.at.trapped = th.at.stop.Reason != Signal, 0
 		th.releaseHeld()
 	case withSignal:
 		th.notOurs()
