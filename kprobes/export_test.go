@@ -119,3 +119,9 @@ func (c codeBytes) WriteMemory(at arch.Addr, p []byte) error { copy(c[at:], p); 
 
 // Remembered is how often an analysis of a function was asked for, and how often it was known.
 func Remembered() (asked, known uint64) { return remembered.Used() }
+
+// MappedFiles is how many files the main process's domain has open, to compare its code with.
+func (s *Session) MappedFiles() (n int) {
+	_ = s.do(func() error { n = len(s.mainDomain().neighbours.files); return nil })
+	return n
+}

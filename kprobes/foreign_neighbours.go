@@ -131,6 +131,34 @@ func (nb *neighbours) noteCalls(maps []procfs.Mapping) {
 	}
 }
 
+// closeUnmapped closes the files that the process has unmapped. A program may load libraries that it makes, without end: each would keep
+// its room on the disk, and after some thousand no file could be opened any more. One that others are in stays open: what is known of it holds for its inode
+// number, which another file could have else.
+func (nb *neighbours) closeUnmapped() {
+	if len(nb.files) == 0 {
+		return
+	}
+	maps, err := nb.d.look.surveyed().Mappings()
+	if err != nil {
+		return
+	}
+	mapped := make(map[string]bool, len(nb.files))
+	for i := range maps {
+		if m := &maps[i]; m.Exec && !m.Anonymous() {
+			mapped[fileID(m)] = true
+		}
+	}
+	for id, f := range nb.files {
+		if mapped[id] || nb.beset[id] {
+			continue
+		}
+		if f != nil {
+			f.Close()
+		}
+		delete(nb.files, id)
+	}
+}
+
 // close is for the end.
 func (nb *neighbours) close() {
 	for _, f := range nb.files {

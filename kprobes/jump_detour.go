@@ -29,11 +29,11 @@ type detour struct {
 	returned []*recording // programs of calls that end there
 	upcall   *upcaller    // nil if there is no handler
 
-	atHeads headHits // of threads that came to one of heads
-	retired bool     // no thread will enter it any more
-	beside  bool     // others have written over the jump
-	beset   bool     // others are in the same file
-	stops   int      // threads that had to be stopped in an upcall
+	atHeads  headHits   // of threads that came to one of heads
+	inUpcall upcallHits // of threads that called the tracer
+	retired  bool       // no thread will enter it any more
+	beside   bool       // others have written over the jump
+	beset    bool       // others are in the same file
 }
 
 // region is the bytes that must not change while d is in use: what the jump covers and what

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
 )
 
 // TestAJumpEndsWhereABreakpointWouldCostNoMore stops. Where the target does not count, it is told by their rate.
@@ -39,5 +41,49 @@ func TestAJumpEndsWhereABreakpointWouldCostNoMore(t *testing.T) {
 				t.Errorf("it is taken back %d times, %v", taken, det.demoted())
 			}
 		})
+	}
+}
+
+// TestAnUpcallEndsWhereABreakpointWouldCostLess: a handler that needs some hits' threads stopped does not cost all others their jump.
+func TestAnUpcallEndsWhereABreakpointWouldCostLess(t *testing.T) {
+	for _, c := range []struct {
+		every     int // one hit in so many needs its thread stopped
+		wantTaken bool
+	}{{1, true}, {2, true}, {3, false}, {100, false}} {
+		det, taken := &detour{}, 0
+		det.inUpcall.answered = 1e9 // before the first of them
+		for hit := range 10 * demotion * c.every {
+			if det.inUpcall.answered++; hit%c.every == 0 && det.halted() {
+				taken++
+			}
+		}
+		if want := map[bool]int{true: 1}[c.wantTaken]; taken != want || det.demoted() != c.wantTaken {
+			t.Errorf("one hit in %d: it is taken back %d times, %v", c.every, taken, det.demoted())
+		}
+	}
+}
+
+// TestSignalsCostNoJump, however many come at once, and however few hits there are meanwhile: each sends one thread to a head.
+func TestSignalsCostNoJump(t *testing.T) {
+	for _, counted := range []bool{true, false} {
+		det := &detour{}
+		if counted {
+			det.count = &counter{cells: make([]byte, shards()*shardSize)}
+		}
+		ds := &detours{heads: map[arch.Addr]*detour{0x1004: det}}
+		now := time.Now()
+		for range 10 * demotion {
+			ds.sentToHead(det, 0x1000) // its site
+			ds.sentToHead(det, 0x1004)
+			if det.cameToHead(now) {
+				t.Fatalf("counted %v: signals take it back", counted)
+			}
+		}
+		for range demotion {
+			det.cameToHead(now)
+		}
+		if !det.demoted() {
+			t.Errorf("counted %v: jumps into it do not take it back", counted)
+		}
 	}
 }

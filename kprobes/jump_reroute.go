@@ -22,7 +22,10 @@ const demotion = 32
 // mostHeadTime is how long so many stops at heads take at least that are no reason to take a jump back, where hits of the site are not counted in the target.
 const mostHeadTime = 16 * time.Millisecond
 
-func (det *detour) demoted() bool { return det.atHeads.tooMany || det.stops >= demotion }
+func (det *detour) demoted() bool { return det.atHeads.tooMany || det.inUpcall.tooMany }
+
+// mostBack is how many threads are expected back at heads at once, at most: handlers may go elsewhere each time.
+const mostBack = 1 << 10
 
 // headHits is the stops of threads that came to inner heads of a jump. Some come by jumps of the program that nobody could foresee, again and again. But a thread whom a
 // signal has met in the detour comes as well, once: the signal is delivered in the original code, and its handler returns there. A profiler may send a thousand signals a
@@ -31,12 +34,25 @@ type headHits struct {
 	n       int       // since the last look
 	since   time.Time // when the first of them came
 	counted uint64    // hits of the site then
+	back    int       // threads that a signal has sent to one of the heads, and that have not come there yet
 	tooMany bool      // a breakpoint at the site would cost no more stops
+}
+
+// sentToHead notes that a thread of det's goes to at, since a signal has met it in a copy: it will come back by that head. (One whose handler goes elsewhere does not:
+// then a jump of the program's is not counted.) Go's collector sends such signals in bursts, a thousand in some milliseconds.
+func (ds *detours) sentToHead(det *detour, at arch.Addr) {
+	if ds.heads[at] == det {
+		det.atHeads.back = min(det.atHeads.back+1, mostBack)
+	}
 }
 
 // cameToHead notes a stop. It tells whether the jump is to be taken back because of it.
 func (det *detour) cameToHead(now time.Time) bool {
 	h := &det.atHeads
+	if h.back > 0 {
+		h.back--
+		return false
+	}
 	if h.n++; h.n == 1 {
 		h.since, h.counted = now, det.countedSoFar()
 	}
@@ -158,6 +174,7 @@ func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 	}
 	v, out := hs.leaveCopy(th, d, det, regs)
 	if out {
+		d.detours.sentToHead(det, regs.IP())
 		return ptrace.Deliver, v
 	}
 	if det.Body.Contains(ip) {
@@ -229,7 +246,10 @@ func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) p
 	case !det.Range().Contains(ip):
 		return ts.leave(regs, ip)
 	}
-	v, _ := hs.leaveCopy(th, d, det, regs)
+	v, out := hs.leaveCopy(th, d, det, regs)
+	if out {
+		d.detours.sentToHead(det, regs.IP())
+	}
 	return v
 }
 

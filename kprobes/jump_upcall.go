@@ -75,6 +75,7 @@ func (an *answering) upcall(d *domain, box arch.Mailbox) {
 	an.inBox = append(an.inBox, ts)
 	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, an.s.hits.count, box, st.jump()
 	ts.noted = st.jump().work.notes != arch.NoWord
+	st.jump().inUpcall.answered++
 	an.answers.Add(1)
 	diverted := !ts.resumed(th, st, regs) && an.s.hits.newHit(ts, d, st)
 	switch {
@@ -113,12 +114,28 @@ func (r *Regs) stopped() error {
 	if err := ts.halt(r.thread); err != nil {
 		return err
 	}
-	if det.stops < demotion {
-		if det.stops++; det.stops == demotion {
-			r.domain.optimizer.enqueue(det.site)
-		}
+	if det.halted() {
+		r.domain.optimizer.enqueue(det.site)
 	}
 	return nil
+}
+
+// upcallHits is the hits of a detour whose threads the tracer has answered, and those of them whose thread had to be stopped nevertheless. A handler may want
+// that of one hit in a hundred, for as long as the program runs.
+type upcallHits struct {
+	answered, halted int  // since the last look
+	tooMany          bool // a breakpoint at the site would cost less
+}
+
+// halted notes that a thread had to be stopped. It tells whether the jump is to be taken back because of it: such a hit costs about two of a breakpoint's.
+func (det *detour) halted() bool {
+	u := &det.inUpcall
+	if u.halted++; u.halted < demotion || u.tooMany {
+		return false
+	}
+	u.tooMany = u.answered <= 2*demotion
+	u.answered, u.halted = 0, 0
+	return u.tooMany
 }
 
 // spinning is the state of the handler's thread if that has not stopped, else nil.
@@ -257,7 +274,7 @@ func (u *upcalls) newUpcaller(st *site, w work, redZone bool) (*upcaller, error)
 
 // demotedFor says why det's jump is taken back.
 func (det *detour) demotedFor() string {
-	if det.stops >= demotion {
+	if det.inUpcall.tooMany {
 		return "its handlers need threads that have stopped"
 	}
 	return "jumps from elsewhere lead into the optimized region"

@@ -189,6 +189,28 @@ func TestUpcallHandlersThatNeedAStop(t *testing.T) {
 	}
 }
 
+// TestAJumpStaysWhereFewUpcallsNeedAStop, however long that goes on.
+func TestAJumpStaysWhereFewUpcallsNeedAStop(t *testing.T) {
+	const every, enough = 20, 40
+	var n, stopped atomic.Uint64
+	prog, s, kp := upcalled(t, 2, func(_ *kprobes.Session, _ *kprobes.Kprobe, r *kprobes.Regs) int {
+		if n.Add(1)%every != 0 {
+			return 0
+		}
+		if _, _, err := r.XMM(3); err != nil {
+			t.Error(err)
+		}
+		stopped.Add(1)
+		return 0
+	})
+	calls := untilUpcall(t, prog, 2, &stopped, enough)
+	wantOptimized(t, s, kp)
+	wantHits(t, kp, calls)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
 // TestUpcallHandlersEndThings, from within: the probe, all probes, the session; and a panic.
 func TestUpcallHandlersEndThings(t *testing.T) {
 	for _, c := range []struct {

@@ -52,6 +52,7 @@ func (lk *linker) adapt() (complete []*symbols.Module) {
 		lk.lose(went)
 		if len(went) > 0 {
 			lk.d.masks.anew() // what comes in their place is looked at
+			lk.d.neighbours.closeUnmapped()
 		}
 		lk.modules = now
 		if lk.d == lk.d.session.mainDomain() {

@@ -179,3 +179,33 @@ func TestDecisionsOfAReloadedLibrary(t *testing.T) {
 	prog.CheckClean()
 	wantRight(t, prog)
 }
+
+// TestFilesOfUnloadedLibrariesAreClosed: a program may make libraries, load and remove them, for as long as it runs.
+func TestFilesOfUnloadedLibrariesAreClosed(t *testing.T) {
+	prog, s, _ := glibc.loading(t, kprobes.Options{})
+	plugged := boosted.probe("libplug.so:plugged")
+	register(t, s, plugged)
+	code, err := os.ReadFile(glibc.lib(t, "libplug.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, most := s.MappedFiles(), 0
+	const loads = 8
+	for range loads {
+		path := filepath.Join(t.TempDir(), "libplug.so")
+		if err := os.WriteFile(path, code, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		prog.Do("open 0 "+path, "did")
+		prog.Do("call 0 plugged 10", "did")
+		s.WaitForOptimizer(t.Context())
+		most = max(most, s.MappedFiles())
+		prog.Do("close 0", "did")
+	}
+	if now := s.MappedFiles(); most == 0 || now > max(before, most-1) {
+		t.Errorf("%d files were open, at most %d, now %d", before, most, now)
+	}
+	wantHits(t, plugged, loads*10)
+	closeSession(t, s)
+	prog.CheckClean()
+}

@@ -224,7 +224,7 @@ func (d *domain) copySites(parent *domain, h *heir) {
 		case jumping:
 			dets = append(dets, *st.jump())
 			det := &dets[len(dets)-1]
-			det.site, det.atHeads, det.stops = own, headHits{}, 0
+			det.site, det.atHeads, det.inUpcall = own, headHits{}, upcallHits{}
 			own.stands = jumping{p, det}
 			if det.count != nil {
 				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count.at, len(det.count.cells)), of: d})
