@@ -104,34 +104,6 @@ func (opt *optimizer) want(st *site) {
 	}
 }
 
-// fewSites is how many sites get their jumps at once: to make one costs as much as some ten hits of a breakpoint.
-const fewSites = 8
-
-// atOnce optimizes the sites of a program that has not begun, if there are few: all its threads stand, and a program that ends before the next pass would stop at
-// each of its hits.
-func (opt *optimizer) atOnce() {
-	var sites []*site
-	for st := range opt.unhit {
-		if w, refusal := opt.qualifies(st); refusal == "" && !w.upcall { // the tracer sees hits of others in any case
-			sites = append(sites, st)
-		}
-	}
-	if len(sites) == 0 || len(sites) > fewSites || len(opt.queue) > 0 {
-		return
-	}
-	for _, st := range sites {
-		delete(opt.unhit, st)
-		opt.queue[st] = true
-	}
-	defer opt.d.look.joined()()
-	if err := opt.d.unlessEnding(opt.optimizeSlice()); err != nil && !opt.d.session.dying() {
-		opt.d.session.warn("optimizing probes: %v", err)
-	}
-	if opt.endRound(); len(opt.queue) > 0 {
-		opt.d.session.passes.kick()
-	}
-}
-
 // leave takes st off the optimizer's lists.
 func (opt *optimizer) leave(st *site) {
 	delete(opt.queue, st)
