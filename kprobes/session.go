@@ -32,7 +32,8 @@ type Options struct {
 	// probes: in such a program, also one that a child executes, those that have a
 	// symbol are placed where it is there, before the program's first instruction.
 	// Without it a forked child is given its original code back and let
-	// go, and an exec ends the probes of its process.
+	// go, and an exec ends the probes of its process. The session lasts until all of
+	// them have ended, such as a daemon that the process leaves.
 	Follow bool
 	// AwaitPrograms, under Follow, has a probe wait whose name nothing of the target has: for a program, executed later, that has it
 	// when it starts or in a library that it loads. Otherwise that is ErrUnknownSymbol.

@@ -69,7 +69,7 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, also where a jump could replace one"},
 		&cli.StringFlag{Name: "returns", Value: "sites", Usage: "follow calls to their returns by `WAY`: sites (a breakpoint where they return to; no stack is changed), rewrite (the return address is replaced, as the kernel does; it follows returns into generated code), or auto (rewrite for calls that sites miss, see gokprobe help safety)"},
-		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec; names that only these have are waited for"},
+		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec; names that only these have are waited for. It ends when all of them have"},
 		&cli.BoolFlag{Name: "hold", Usage: "hold the process without probes, for gokprobe debugfs, until Ctrl-C or its end"},
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},

@@ -60,7 +60,7 @@ func injectFlags() []cli.Flag {
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, so that the tracer decides about every call"},
-		&cli.BoolFlag{Name: "follow", Usage: "also inject into forked children, and executables that the process starts by exec"},
+		&cli.BoolFlag{Name: "follow", Usage: "also inject into forked children, and executables that the process starts by exec, until all of them have ended"},
 		&cli.BoolFlag{Name: "hold", Usage: "do not detach when no further call can be injected"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},
 	)

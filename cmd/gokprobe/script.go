@@ -79,7 +79,7 @@ Examples:
 			&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 			&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 			&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
-			&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
+			&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well, until all of them have ended"},
 		), scriptFlags()...),
 		Action: func(c *cli.Context) error {
 			rest := c.Args().Slice()
