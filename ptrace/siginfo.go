@@ -109,14 +109,20 @@ const (
 	libcSignals = Sigset(3 << 31)
 )
 
-// siginfo is that of the signal being delivered, or kept from it.
+// siginfo is that of the signal being delivered, or kept from it. It is read once in a stop.
 func (th *Thread) siginfo() (*Siginfo, error) {
 	if th.at.kept != nil {
 		th.at.info = *th.at.kept
 		return &th.at.info, nil
 	}
-	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.at.info))
-	return &th.at.info, th.gone(err)
+	if !th.at.toldRead {
+		if err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.at.told)); err != nil {
+			return &th.at.info, th.gone(err)
+		}
+		th.at.toldRead = true
+	}
+	th.at.info = th.at.told
+	return &th.at.info, nil
 }
 
 func (th *Thread) setSiginfo(s *Siginfo) error {
@@ -124,6 +130,7 @@ func (th *Thread) setSiginfo(s *Siginfo) error {
 		*th.at.kept = *s
 		return nil
 	}
+	th.at.toldRead = false
 	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))
 }
 

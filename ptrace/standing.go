@@ -53,6 +53,8 @@ type halt struct {
 	regs       registers
 	mask       Sigset // what the thread blocks, read once in a stop: meanwhile nobody changes it but we
 	maskRead   bool
+	told       Siginfo  // what the kernel tells of the signal
+	toldRead   bool     // nobody but we changes it in a stop
 	info       Siginfo  // scratch for siginfo
 	kept       *Siginfo // of a stop that system calls for us came after
 	unmarked   *Siginfo // what was told of the stop before mark
@@ -68,11 +70,13 @@ type registers struct {
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
 	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead = stop, false, false, false, false, false, false
-	s.trapped = 0
+	s.trapped, s.toldRead = 0, false
 }
 
 // left ends the stop: the thread is about to run.
-func (s *standing) left() { s.regs.valid, s.maskRead, s.kept, s.unmarked = false, false, nil, nil }
+func (s *standing) left() {
+	s.regs.valid, s.maskRead, s.toldRead, s.kept, s.unmarked = false, false, false, nil, nil
+}
 
 // discardStop forgets a stop signal that is kept.
 func (h *halt) discardStop() {
@@ -88,7 +92,7 @@ func (s *standing) elsewhere() *standing { return &standing{halt: s.halt} }
 // signal can be delivered where now has none; then kept is the siginfo of the one that s was at, or nil.
 func (s *standing) resettle(now *standing, kept *Siginfo) {
 	s.regs.kernel, s.regs.valid = now.regs.kernel, true
-	s.injectable, s.inCopy, s.maskRead = s.injectable && now.injectable, false, false
+	s.injectable, s.inCopy, s.maskRead, s.toldRead = s.injectable && now.injectable, false, false, false
 	if s.kept = nil; !s.injectable {
 		s.kept = kept
 	}
