@@ -65,3 +65,38 @@ func TestFunctionsOfTheJourneysAreThere(t *testing.T) {
 		}
 	}
 }
+
+// TestCorporaHaveTheirFuzzTargets: what was found by a fuzz target is read only where that target is, so it moves with it. And each target has some.
+func TestCorporaHaveTheirFuzzTargets(t *testing.T) {
+	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
+	want := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range target.FindAllSubmatch(b, -1) {
+			want[filepath.Join(filepath.Dir(path), "testdata", "fuzz", string(m[1]))] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(filepath.Dir(path)) != "fuzz" || !e.IsDir() {
+			return err
+		}
+		if !want[path] {
+			t.Errorf("%s belongs to no fuzz target", path)
+		}
+		delete(want, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range want {
+		t.Errorf("there is no %s", path)
+	}
+}
