@@ -77,7 +77,7 @@ func (g *guard) guardSites(sites []*site) {
 	if !g.d.guard.tried {
 		g.installGuard(sites)
 	} else {
-		_ = g.d.masks.keepUnblocked(sites, g.unlooked, func() error { return nil })
+		_ = g.d.masks.keepUnblocked(sites, g.unlooked, func(*ptrace.Frozen) error { return nil })
 		g.unlooked = false
 	}
 }

@@ -28,14 +28,14 @@ func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 // unmaskHandlers changes the target's present actions so that handlers run without
 // blocking them. No thread may change an action between our reading and our writing it.
 func (g *guard) unmaskHandlers() error {
-	return g.d.space.Freeze(func(*ptrace.Frozen) error {
+	return g.d.space.Freeze(func(frozen *ptrace.Frozen) error {
 		g.d.space.Unblock(g.noteUnblocked) // threads that are in such handlers
-		return g.unmaskAll()
+		return g.unmaskAll(frozen)
 	})
 }
 
-// unmaskAll is unmaskHandlers while all threads are stopped.
-func (g *guard) unmaskAll() error {
+// unmaskAll is unmaskHandlers in a Freeze.
+func (g *guard) unmaskAll(*ptrace.Frozen) error {
 	g.d.guard.masksSeen = time.Now()
 	for _, proc := range g.d.space.Processes() {
 		st, err := procfs.ReadStatus(proc.PID, 0)

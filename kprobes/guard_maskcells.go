@@ -194,11 +194,11 @@ func (mk *masks) constantCell(p arch.Addr) (arch.Addr, error) {
 
 // giveBackMasks handles stopped threads: if one is about to pass one of our sets, it
 // passes its own again, and it blocks the signals that it believes to block.
-func (mk *masks) giveBackMasks() {
+func (mk *masks) giveBackMasks(frozen *ptrace.Frozen) {
 	if mk.maskCells.Len() == 0 {
 		return
 	}
-	mk.d.space.Unblocked(slices.DeleteFunc(slices.Clone(mk.sets), func(s ptrace.Sigset) bool {
+	mk.d.space.Unblocked(frozen, slices.DeleteFunc(slices.Clone(mk.sets), func(s ptrace.Sigset) bool {
 		_, changed := s.Unforced()
 		return !changed
 	})...)

@@ -71,9 +71,9 @@ func keyOf(m *procfs.Mapping) mappingKey { return mappingKey{m.Range, m.Offset, 
 // setLen is the bytes of a sigset_t that the kernel looks at.
 const setLen = 8
 
-// keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, with all threads stopped
-// still: they may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
-func (mk *masks) keepUnblocked(sites []*site, always bool, f func() error) error {
+// keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, in the same
+// Freeze: threads may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
+func (mk *masks) keepUnblocked(sites []*site, always bool, f func(*ptrace.Frozen) error) error {
 	fresh := mk.makeTails(sites)
 	if len(fresh) == 0 && !always {
 		return nil
@@ -83,7 +83,7 @@ func (mk *masks) keepUnblocked(sites []*site, always bool, f func() error) error
 			mk.d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
 		mk.d.space.Unblock(mk.d.guard.noteUnblocked)
-		return f()
+		return f(frozen)
 	})
 }
 

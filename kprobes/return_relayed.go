@@ -89,8 +89,8 @@ func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
 }
 
 // unrelay gives a call its true return address. It stays in the table if a site can stand there; else the tracer adopts it, as own's. Nobody follows those whose line
-// was forgotten. All threads are stopped, that of the call outside of bodies.
-func (fo *followed) unrelay(s arch.CallSlot, pid int, own frames.Owner) error {
+// was forgotten. Its thread stands outside of bodies.
+func (fo *followed) unrelay(frozen *ptrace.Frozen, s arch.CallSlot, pid int, own frames.Owner) error {
 	line, to := fo.lines[s.Line], fo.relays.behind(s.Ret)
 	if line == nil {
 		return fo.takeBack(s)
@@ -136,9 +136,9 @@ func (fo *followed) unrelayStack(th *ptrace.Thread) {
 	if !some {
 		return
 	}
-	err = fo.d.space.Freeze(func(*ptrace.Frozen) error {
-		alone := fo.noteStacks(th, stack)
-		return errors.Join(fo.relays.gather(meets), fo.unrelayAll(th.Proc.PID, func(s arch.CallSlot) (own frames.Owner, which bool) {
+	err = fo.d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		alone := fo.noteStacks(frozen, th, stack)
+		return errors.Join(fo.relays.gather(frozen, meets), fo.unrelayAll(frozen, th.Proc.PID, func(s arch.CallSlot) (own frames.Owner, which bool) {
 			if alone && stack.Contains(s.CFA-1) {
 				own.TID = th.TID
 			}
@@ -161,8 +161,8 @@ func (rl *relays) stray(at arch.Addr) {
 	}
 }
 
-// gather puts true return addresses to those of strays of which which says so. All threads are stopped.
-func (rl *relays) gather(which func(arch.Addr) bool) error {
+// gather puts true return addresses to those of strays of which which says so.
+func (rl *relays) gather(_ *ptrace.Frozen, which func(arch.Addr) bool) error {
 	var errs []error
 	followed := map[arch.Addr]bool{}
 	if len(rl.strays) > 0 {
@@ -193,8 +193,8 @@ func (fo *followed) ofAnother(th *ptrace.Thread, at arch.Addr) bool {
 	return tid != 0 && tid != th.TID && slices.ContainsFunc(fo.d.space.Threads(), func(o *ptrace.Thread) bool { return o.TID == tid })
 }
 
-// noteStacks notes which threads are on which stacks, and tells whether th alone is on stack. All are stopped.
-func (fo *followed) noteStacks(th *ptrace.Thread, stack arch.Range) (alone bool) {
+// noteStacks notes which threads are on which stacks, and tells whether th alone is on stack.
+func (fo *followed) noteStacks(_ *ptrace.Frozen, th *ptrace.Thread, stack arch.Range) (alone bool) {
 	fo.stacks, alone = map[arch.Addr]int{}, true
 	for _, o := range fo.d.space.Threads() {
 		if regs, err := o.Regs(); o.Stopped() && err == nil {
@@ -205,13 +205,13 @@ func (fo *followed) noteStacks(th *ptrace.Thread, stack arch.Range) (alone bool)
 	return alone
 }
 
-// unrelayAll is unrelay for the calls of which which says so, and whose they are. All threads are stopped.
-func (fo *followed) unrelayAll(pid int, which func(arch.CallSlot) (own frames.Owner, yes bool)) error {
+// unrelayAll is unrelay for the calls of which which says so, and whose they are.
+func (fo *followed) unrelayAll(frozen *ptrace.Frozen, pid int, which func(arch.CallSlot) (own frames.Owner, yes bool)) error {
 	var errs []error
-	clear := fo.clear()
+	clear := fo.clear(frozen)
 	fo.eachRelayed(func(s arch.CallSlot) {
 		if own, yes := which(s); yes && clear(s) {
-			errs = append(errs, fo.unrelay(s, pid, own))
+			errs = append(errs, fo.unrelay(frozen, s, pid, own))
 		}
 	})
 	return errors.Join(errs...)
@@ -256,8 +256,8 @@ func (fo *followed) takeBack(s arch.CallSlot) error {
 	return err
 }
 
-// clear tells which calls in the table are not those that a thread in a body, or at a relay, is entering or leaving. All threads are stopped.
-func (fo *followed) clear() func(arch.CallSlot) bool {
+// clear tells which calls in the table are not those that a thread in a body, or at a relay, is entering or leaving.
+func (fo *followed) clear(_ *ptrace.Frozen) func(arch.CallSlot) bool {
 	const deepest = 1024 // bytes that a body has on the stack
 	var busy []arch.Range
 	for _, th := range fo.d.space.Threads() {
@@ -289,18 +289,18 @@ func (fo *followed) noRelays() {
 		return
 	}
 	fo.eachRelayed(fo.siteBehind)
-	err := fo.d.space.Freeze(func(*ptrace.Frozen) error {
-		return fo.unrelayAll(processes[0].PID, func(arch.CallSlot) (nobody frames.Owner, yes bool) { return nobody, true })
+	err := fo.d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		return fo.unrelayAll(frozen, processes[0].PID, func(arch.CallSlot) (nobody frames.Owner, yes bool) { return nobody, true })
 	})
 	if fo.d.unlessEnding(err) != nil {
 		fo.d.session.warn("%v", err)
 	}
 }
 
-// putBackTable gives calls in the table their true return addresses, those whose line is one of lines or was forgotten, and takes them out. All threads are stopped.
-func (fo *followed) putBackTable(lines func(*callLine) bool) error {
+// putBackTable gives calls in the table their true return addresses, those whose line is one of lines or was forgotten, and takes them out.
+func (fo *followed) putBackTable(frozen *ptrace.Frozen, lines func(*callLine) bool) error {
 	var errs []error
-	clear := fo.clear()
+	clear := fo.clear(frozen)
 	fo.eachRelayed(func(s arch.CallSlot) {
 		if line := fo.lines[s.Line]; (line == nil || lines(line)) && clear(s) {
 			errs = append(errs, fo.takeBack(s))
@@ -352,8 +352,8 @@ func straightenTables(ending map[*Kretprobe]bool) {
 		if !some {
 			continue
 		}
-		err := d.space.Freeze(func(*ptrace.Frozen) error {
-			return d.followed.putBackTable(func(l *callLine) bool { return ending[l] })
+		err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
+			return d.followed.putBackTable(frozen, func(l *callLine) bool { return ending[l] })
 		})
 		if d.unlessEnding(err) != nil {
 			d.session.warn("%v", err)

@@ -283,9 +283,9 @@ func (fo *followed) all() (calls []*KretprobeInstance) {
 	return calls
 }
 
-// putBackAll gives the calls in the frames of tops their true return addresses. All threads are stopped. One that is at a relay has returned; it goes on
+// putBackAll gives the calls in the frames of tops their true return addresses. A thread that is at a relay has returned; it goes on
 // where that leads.
-func (fo *followed) putBackAll(tops []*KretprobeInstance) error {
+func (fo *followed) putBackAll(_ *ptrace.Frozen, tops []*KretprobeInstance) error {
 	var errs []error
 	for _, ri := range tops {
 		done, err := fo.relays.putBack(fo.d.space, ri.sp)
@@ -314,7 +314,7 @@ func (fo *followed) straighten(calls []*KretprobeInstance, ending func(*Kretprob
 	if len(tops) == 0 {
 		return
 	}
-	err := fo.d.space.Freeze(func(*ptrace.Frozen) error { return fo.putBackAll(tops) })
+	err := fo.d.space.Freeze(func(frozen *ptrace.Frozen) error { return fo.putBackAll(frozen, tops) })
 	if fo.d.unlessEnding(err) != nil {
 		fo.d.session.warn("%v", err)
 	}

@@ -158,9 +158,9 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
-		errs = append(errs, d.followed.putBackAll(d.followed.rewritten(d.followed.all())), d.followed.putBackTable(func(*callLine) bool { return true }),
-			d.followed.relays.gather(func(arch.Addr) bool { return true }))
-		d.masks.giveBackMasks()
+		errs = append(errs, d.followed.putBackAll(frozen, d.followed.rewritten(d.followed.all())), d.followed.putBackTable(frozen, func(*callLine) bool { return true }),
+			d.followed.relays.gather(frozen, func(arch.Addr) bool { return true }))
+		d.masks.giveBackMasks(frozen)
 		d.session.tracer.SettleForks(d.space)
 		try(d.recorder.drainLast)
 		try(func() { d.followed.foldCalls(false) })
@@ -169,7 +169,7 @@ func (d *domain) release(last bool) error {
 		ending = d.ending()
 		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
 		if left = !ending && d.stuck(); !left {
-			d.space.Part() // before the guard goes, and the code that threads stand in
+			d.space.Part(frozen) // before the guard goes, and the code that threads stand in
 			errs = append(errs, d.region.Wipe(), d.memory.unmap())
 		}
 		for _, p := range d.space.Processes() {

@@ -177,14 +177,14 @@ func TestAPartingLeavesThreadsAsTheirOwn(t *testing.T) {
 		mask := k.blocks(k.prog.PID())
 		at := k.symbol("work")
 		k.onHit = func(th *Thread, _ arch.Regs) {
-			must(k.p.Space.Freeze(func(*Frozen) error {
+			must(k.p.Space.Freeze(func(frozen *Frozen) error {
 				k.remove(at)
 				th.Go(RunOn())
 				th.hold(siginfoOf(unix.SIGUSR1, siTkill))
 				for range steps {
 					must(k.p.Space.Step(th))
 				}
-				if k.p.Space.Part(); th.stepping || th.owed.any() {
+				if k.p.Space.Part(frozen); th.stepping || th.owed.any() {
 					t.Errorf("after %d steps one is in force: %v; a signal is held: %v", steps, th.stepping, th.owed.any())
 				}
 				if now := k.blocks(th.TID); now != mask {

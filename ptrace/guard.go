@@ -148,7 +148,7 @@ func (s *Space) Masks() (masks []Sigset) {
 
 // Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as
 // those of libraries do to be left alone by them: else the first breakpoint that such a
-// thread meets after our death would be the process's end. All threads must be stopped.
+// thread meets after our death would be the process's end. All threads must be stopped, by a Freeze or since they were never let go.
 // A thread that is let go blocks it again. note is called with a thread's mask before
 // that is changed, also for threads that could not be stopped now. If note returns
 // false nothing is changed.
@@ -186,9 +186,9 @@ func (th *Thread) unblock() {
 
 // Unblocked says that a tracer which was killed has called Unblock. Threads that block
 // all signals but just those of breakpoints are the ones it has left so; no program is
-// known that does it by itself. All threads must be stopped. The same holds for threads
+// known that does it by itself. The same holds for threads
 // that block one of sets without it.
-func (s *Space) Unblocked(sets ...Sigset) {
+func (s *Space) Unblocked(_ *Frozen, sets ...Sigset) {
 	for _, th := range s.Threads() {
 		m, err := th.sigmask()
 		if th.state != stopped || err != nil || th.unblocked.is || m&forced != 0 {

@@ -432,9 +432,9 @@ func TestWhatAKilledTracerHasUnblockedIsBlockedAgain(t *testing.T) {
 	tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, k.prog.PID())
 	defer tr.Close()
 	whileHeld(t, tr, func() {}, func() error {
-		return p.Space.Freeze(func(*Frozen) error {
+		return p.Space.Freeze(func(frozen *Frozen) error {
 			for range 2 {
-				p.Space.Unblocked()
+				p.Space.Unblocked(frozen)
 			}
 			for _, th := range p.Threads() {
 				if th.unblocked.is != (th.TID == tid) || th.TID == tid && th.unblocked.from != full {
@@ -456,7 +456,7 @@ func TestASetIsKnownWithoutTheSignalsOfBreakpoints(t *testing.T) {
 	k := probe(t, "siblings")
 	set := (allSignals &^ unblockable) &^ sigbit(unix.SIGUSR1) &^ sigbit(unix.SIGUSR2)
 	k.do(func() error {
-		return k.p.Space.Freeze(func(*Frozen) error {
+		return k.p.Space.Freeze(func(frozen *Frozen) error {
 			th := k.p.Leader()
 			own := must2(th.BlockedSignals())
 			must(th.BlockSignals(set &^ forced))
@@ -464,7 +464,7 @@ func TestASetIsKnownWithoutTheSignalsOfBreakpoints(t *testing.T) {
 				sets []Sigset
 				is   bool
 			}{{nil, false}, {[]Sigset{set &^ sigbit(unix.SIGHUP)}, false}, {[]Sigset{sigbit(unix.SIGUSR1), set | unblockable}, true}} {
-				if k.p.Space.Unblocked(c.sets...); th.unblocked.is != c.is || c.is && th.unblocked.from != set {
+				if k.p.Space.Unblocked(frozen, c.sets...); th.unblocked.is != c.is || c.is && th.unblocked.from != set {
 					t.Errorf("of %x it is left: %v, from %x", c.sets, th.unblocked.is, th.unblocked.from)
 				}
 			}

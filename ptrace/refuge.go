@@ -209,10 +209,10 @@ func (s *Space) marked(at arch.Addr) bool {
 func stretch(at arch.Addr, n uint64) arch.Range { return arch.Range{Start: at, End: at + arch.Addr(n)} }
 
 // LeaveRefuges has threads that make system calls for a killed tracer, in a refuge of
-// its, go on to where they were before. It must be called in a Freeze, before a thread
+// its, go on to where they were before. It must be called before a thread
 // makes system calls for us: they use the same memory. Signals are blocked there, so no
 // trap is used for it.
-func (s *Space) LeaveRefuges() {
+func (s *Space) LeaveRefuges(*Frozen) {
 	tid, err := s.TID()
 	if err != nil || host.Frames == nil {
 		return

@@ -21,7 +21,7 @@ func TestAThreadIsLedOutOfARefuge(t *testing.T) {
 		}
 		withTarget(t, prog, func(p *Process) {
 			for calls := range 3 {
-				must(p.Space.Freeze(func(*Frozen) error {
+				must(p.Space.Freeze(func(frozen *Frozen) error {
 					th := p.Leader()
 					own, mask := *must2(th.hostRegs()), must2(th.sigmask())
 					mark := arch.Addr(0)
@@ -37,7 +37,7 @@ func TestAThreadIsLedOutOfARefuge(t *testing.T) {
 							t.Errorf("in its refuge it blocks %x", now)
 						}
 						before := th.at.errand
-						p.Space.LeaveRefuges()
+						p.Space.LeaveRefuges(frozen)
 						now := must2(th.hostRegs())
 						insn := len(host.Arch.SyscallInsn())
 						if restarts := now.IP() == own.IP().Add(int64(-insn)); !restarts && now.IP() != own.IP() || now.SP() != own.SP() || now.CallArg(0) != own.CallArg(0) {
@@ -57,7 +57,7 @@ func TestAThreadIsLedOutOfARefuge(t *testing.T) {
 							t.Errorf("at %s is %q still", mark, left)
 						}
 					}
-					p.Space.LeaveRefuges() // there is none
+					p.Space.LeaveRefuges(frozen) // there is none
 					if now := *must2(th.hostRegs()); now != own {
 						t.Error("a thread that is in no refuge was led out of it")
 					}

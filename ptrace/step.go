@@ -105,7 +105,7 @@ func (th *Thread) EndStep() error {
 // of ours is left in the target, not even a guard. Each goes on correctly: the kernel
 // has its registers, its own mask and the signals that were held, and knows of no
 // single step.
-func (s *Space) Part() {
+func (s *Space) Part(*Frozen) {
 	for _, th := range s.Threads() {
 		if th.state != stopped || th.at.stop.Ended() {
 			continue

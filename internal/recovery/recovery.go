@@ -191,7 +191,7 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 			return err
 		}
 		defer recoveries.take()()
-		p.Space.LeaveRefuges()
+		p.Space.LeaveRefuges(frozen)
 		errs = append(errs, r.undoAll(frozen)...)
 		errs = append(errs, r.unmapRest(tid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
@@ -238,7 +238,7 @@ func (l *leftover) read(a *trampoline.Allowance) error {
 	return err
 }
 
-// undoAll undoes the changes that were found. All threads are stopped.
+// undoAll undoes the changes that were found.
 func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 	threads := r.space.Threads()
 	work, records := r.purse.draw(len(threads))
@@ -250,7 +250,7 @@ func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 		r.purse.pay(r.work.given-r.work.left+stepWork*int(steps-*r.steps), allowance.Used())
 	}()
 	errs = r.readAll(allowance)
-	r.leaveCode(threads)
+	r.leaveCode(frozen, threads)
 	for _, l := range r.found {
 		errs = append(errs, r.undo(frozen, l))
 	}
@@ -278,7 +278,7 @@ func (r *recovery) readAll(a *trampoline.Allowance) (errs []error) {
 
 // leaveCode takes the threads out of all code of ours, and corrects saved contexts that
 // lead them back there. What it can't is noted with the regions.
-func (r *recovery) leaveCode(threads []*ptrace.Thread) {
+func (r *recovery) leaveCode(frozen *ptrace.Frozen, threads []*ptrace.Thread) {
 	for _, th := range threads {
 		if r.takeOut(th) {
 			r.Moved++
@@ -295,7 +295,7 @@ func (r *recovery) leaveCode(threads []*ptrace.Thread) {
 			l.frames = true
 		}
 	}
-	r.straighten(threads)
+	r.straighten(frozen, threads)
 	for _, th := range threads {
 		if regs, err := th.Regs(); th.Stopped() && err == nil {
 			if l := r.holder(regs.IP()); l != nil {
@@ -338,7 +338,7 @@ func (r *recovery) undo(frozen *ptrace.Frozen, l *leftover) error {
 		r.Kept++
 		return nil
 	}
-	return r.unmap(l)
+	return r.unmap(frozen, l)
 }
 
 // unmapRest removes mappings that the tracer was about to use.

@@ -36,8 +36,8 @@ func (r *recovery) relaysOf() map[arch.Addr]arch.Addr {
 	return lead
 }
 
-// straighten puts true return addresses back into the stacks of threads. All are stopped.
-func (r *recovery) straighten(threads []*ptrace.Thread) {
+// straighten puts true return addresses back into the stacks of threads.
+func (r *recovery) straighten(_ *ptrace.Frozen, threads []*ptrace.Thread) {
 	lead := r.relaysOf()
 	if len(lead) == 0 {
 		return

@@ -63,11 +63,11 @@ func (l *leftover) unblocked() (sets []ptrace.Sigset) {
 // unmap makes all processes that run in the memory give up the guard, and unmaps the
 // region. A thread inside vfork(2) can't tell where it stands either: then all stays
 // for the next time.
-func (r *recovery) unmap(l *leftover) error {
+func (r *recovery) unmap(frozen *ptrace.Frozen, l *leftover) error {
 	if l.guard.Code.Len() > 0 {
-		r.space.Unblocked(l.unblocked()...)
+		r.space.Unblocked(frozen, l.unblocked()...)
 	}
-	r.space.Part()
+	r.space.Part(frozen)
 	done, err := Unguard(r.space, &l.guard)
 	for _, p := range r.space.Processes() {
 		if p.InsideVfork() {
