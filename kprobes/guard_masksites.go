@@ -346,7 +346,7 @@ func (mk *masks) dropMaskSite(st *site) {
 	mk.d.slots.discard(st)
 }
 
-// putTails writes the jumps of sites that never had a breakpoint: see jump_optimizer.go.
+// putTails writes the jumps of sites that never had a breakpoint: see jump.go.
 func (mk *masks) putTails(frozen *ptrace.Frozen, sites []*site) error {
 	mk.placing = true
 	defer func() { mk.placing = false }()

@@ -21,7 +21,7 @@ import (
 //	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
 //	                     hand over                                               the frame, returned
 //
-// The rules are those of return_calls.go, and are written there alone. They work on the
+// The rules are those of return.go, and are written there alone. They work on the
 // tracer's instances. Before them, entries of the table for that frame become instances
 // (adopt). After them, a plain call that the tracer entered is put into the table
 // (entrust). Each side takes a call out of the table by compare and exchange, so none

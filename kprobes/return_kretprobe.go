@@ -44,7 +44,7 @@ type KretprobeHandler func(ri *KretprobeInstance, regs *Regs) int
 //
 // A call that does not end by its return address (but by longjmp, an exception, the end
 // of its thread) counts as missed, at the latest when its place on the stack is used
-// again. What return_calls.go does can't be seen by the program.
+// again. What return.go does can't be seen by the program.
 type Kretprobe struct {
 	// KP is the probe at the function's entry. Its handlers are overwritten by the
 	// registration (A59). Its Program runs when a followed call has returned, before the

@@ -24,7 +24,7 @@ import (
 //
 //   - Its code is compared with its parent's, all pages in which we have ever written: a fork copies memory at a moment of its own, and we may have changed
 //     the parent's since. Where they differ, and where the parent is not in a state that is simple (copyable), the child gets its original code back and
-//     probes anew, as long as that may take (session_fork.go).
+//     probes anew, as long as that may take (session_forkclean.go).
 //   - Until its memory is replaced its jumps lead to the parent's detours: they work there, and count for the parent. The guard answers its breakpoints
 //     from the parent's table.
 //   - The new memory is filled before the child has any of it. An arena is replaced by one system call for its data and one for its code, in between

@@ -25,7 +25,7 @@ type site struct {
 	step   bool // trap after the copy: a handler or the instruction needs it
 
 	mask      *maskSite    // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
-	linker    bool         // the dynamic linker's (module_linker.go)
+	linker    bool         // the dynamic linker's (module.go)
 	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
 	retracing int          // those of them whose handlers run in the tracer
 	returnsGo bool         // some of these calls were made in Go
