@@ -113,7 +113,7 @@ func (sl *slotSet) discard(st *site) {
 	}
 }
 
-// arm shows the breakpoint. Other threads keep running: package patch says what they
+// arm shows the breakpoint. Other threads keep running: patch/doc.go says what they
 // may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
 	if st.patch() == nil {

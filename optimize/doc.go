@@ -1,6 +1,11 @@
 // Package optimize decides whether a site's breakpoint may become a jump to a detour, and
 // which bytes that jump may have. It is pure: code in, choices out.
 //
+// The problem, the rule, the proof that it holds, and which of the kernel's checks it replaces are told in doc.go.
+//
+// Not part of the public promise: any version may change it.
+package optimize
+
 // # The problem
 //
 // The jump is longer than most instructions. It overwrites heads, that is, first bytes, of
@@ -119,6 +124,3 @@
 //	                                Calls and branches can be copied.
 //	E12  no text that others patch  Memory is compared before each write (patch.ErrChanged).
 //	E13  detour within reach        NoLanding.
-//
-// Not part of the public promise: any version may change it.
-package optimize

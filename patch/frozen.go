@@ -7,7 +7,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// oneStore is how many bytes of code change for all threads at once: see the package comment.
+// oneStore is how many bytes of code change for all threads at once: see doc.go.
 const oneStore = 1
 
 // Frozen proves that no thread runs in an address space. More than one byte of its code

@@ -2,6 +2,11 @@
 // arenas that lie within reach of the code they serve, and the journal of what patch
 // changed.
 //
+// The package decides and lays out; it makes no system call. How the memory is laid out, and what the target's threads may read of it meanwhile, is told in doc.go.
+//
+// Not part of the public promise: any version may change it.
+package trampoline
+
 // # The region
 //
 // All of it lives in memfds named MemfdName. An arena is one extent of their offsets.
@@ -62,6 +67,3 @@
 // tracer. There are no locks. The target's threads may run in all code parts and read the
 // data parts at any time: what one of them may meet is changed by single stores, or
 // written before anything leads there. The memory that Cells returns is the caller's.
-//
-// Not part of the public promise: any version may change it.
-package trampoline

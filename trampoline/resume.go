@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// A resume table, offsets in bytes; see the package comment for how it is read.
+// A resume table, offsets in bytes; see doc.go for how it is read.
 const (
 	offShift   = 0  // uint64, 64 - log2 of the number of entries
 	offMask    = 8  // uint64, the number of entries - 1

@@ -9,6 +9,11 @@
 // the manual that says so. What neither vouches for is refused, so that a length
 // is never guessed.
 //
+// What of an instruction can be done elsewhere, and what can't, is told in doc.go.
+//
+// Not part of the public promise: any version may change it.
+package amd64
+
 // "SDM" in this package is Intel's Software Developer's Manual (order number
 // 325462), "APM" is AMD's Architecture Programmer's Manual (publication 40332).
 //
@@ -25,6 +30,3 @@
 // address, not before it. If the operand is that very word, reached by another register
 // than rsp, its value is a different one. The emulated calls and returns do not touch a
 // shadow stack: a caller must not use them on a thread that has one enabled.
-//
-// Not part of the public promise: any version may change it.
-package amd64

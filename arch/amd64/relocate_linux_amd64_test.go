@@ -105,7 +105,7 @@ func (c *cpu) finish(r amd64.Regs) state {
 }
 
 // forgetX87Address clears the address of the last x87 instruction (SDM vol. 1
-// §8.1.8): the copy's address shows there, as the package comment says.
+// §8.1.8): the copy's address shows there, as doc.go says.
 func forgetX87Address(fxsave []byte) {
 	clear(fxsave[8:16])
 }
