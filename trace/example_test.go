@@ -1,7 +1,6 @@
 package trace_test
 
 import (
-	"context"
 	"fmt"
 	"log"
 	"math/bits"
@@ -23,17 +22,22 @@ func shop() kprobes.Command {
 
 // Calls of a function are printed with its parameters, typed by its debug information.
 func Example() {
-	t, err := trace.Launch(context.Background(), shop()) // trace.Attach for a program that runs
+	ctx, stop := trace.Context()        // ends on an interrupt and its like
+	defer stop()                        // detaches, in a panic too
+	t, err := trace.Launch(ctx, shop()) // trace.Attach for a program that runs
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer t.Close()
 	p, err := t.Probe("price", trace.Args(), trace.Fetch("count=o->count"), trace.If("count > 7"))
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	if err := t.Start(); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	for hit := range p.Hits() {
 		fmt.Println(hit.Probe, hit.Arg("count"), hit.Arg("each"))
@@ -46,17 +50,22 @@ func Example() {
 
 // Calls are counted by the process itself.
 func ExampleCount() {
-	t, err := trace.Launch(context.Background(), shop())
+	ctx, stop := trace.Context()
+	defer stop()
+	t, err := trace.Launch(ctx, shop())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer t.Close()
 	p, err := t.Probe("deliver", trace.Count())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	if err := t.Start(); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	<-t.Done()
 	fmt.Println(p.Stats().Hits, "calls")
@@ -66,17 +75,22 @@ func ExampleCount() {
 
 // A histogram of how long calls take, by powers of two of nanoseconds.
 func ExampleReturns_histogram() {
-	t, err := trace.Launch(context.Background(), shop())
+	ctx, stop := trace.Context()
+	defer stop()
+	t, err := trace.Launch(ctx, shop())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer t.Close()
 	p, err := t.Probe("price", trace.Returns())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	if err := t.Start(); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	var histogram [64]int
 	for hit := range p.Hits() {
@@ -93,17 +107,22 @@ func ExampleReturns_histogram() {
 
 // Calls are followed to their returns.
 func ExampleReturns() {
-	t, err := trace.Launch(context.Background(), shop())
+	ctx, stop := trace.Context()
+	defer stop()
+	t, err := trace.Launch(ctx, shop())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer t.Close()
 	p, err := t.Probe("price%return", trace.Args(), trace.If("ret > 16"))
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	if err := t.Start(); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	for hit := range p.Hits() {
 		fmt.Println(hit.Arg("each"), "each, in all", *hit.Ret)
@@ -115,19 +134,24 @@ func ExampleReturns() {
 
 // One call in ten fails, while all are traced.
 func ExampleSession_Kprobes() {
-	t, err := trace.Launch(context.Background(), shop())
+	ctx, stop := trace.Context()
+	defer stop()
+	t, err := trace.Launch(ctx, shop())
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer t.Close()
 	one := fault.Always()
 	one.Interval = 10
 	rule := inject.Rule{Specs: []string{"deliver"}, Attr: one, Do: []inject.Action{inject.Return{Value: -1, Errno: unix.EIO}}}
-	if _, err := inject.New(t.Kprobes(), inject.Options{}).Add(context.Background(), rule); err != nil {
-		log.Fatal(err)
+	if _, err := inject.New(t.Kprobes(), inject.Options{}).Add(ctx, rule); err != nil {
+		log.Print(err)
+		return
 	}
 	if err := t.Start(); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	<-t.Done()
 	// Output: 1 orders were not delivered
