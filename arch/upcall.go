@@ -49,7 +49,7 @@ type Mailbox interface {
 	// Answer lets the thread go on with Regs at the first copy; their IP is ignored. If
 	// more has changed than the thread can load, it comes to StopWaiting first.
 	Answer()
-	// Call has the thread stop at StopWaiting, to go on with Regs at their IP.
+	// Call makes the thread stop at StopWaiting, to go on with Regs at their IP.
 	Call()
 	// Free makes the mailbox free, on behalf of a thread that is stopped or gone.
 	Free()

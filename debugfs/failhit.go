@@ -13,7 +13,7 @@ import (
 
 // The work at a call of an injected function, on the tracer's thread.
 
-// fail has a call that was chosen return. It reports whether it could.
+// fail makes a call that was chosen return. It reports whether it could.
 func (p *failPoint) fail(c *inject.Call) bool {
 	var message string
 	value := p.retval.Load()

@@ -30,7 +30,7 @@ func (t *Tree) triggerFile(ev *event) *node {
 	}
 }
 
-// heedStacks has the tracer handle hits whose stack a trigger or the option wants: the target can't unwind it.
+// heedStacks makes the tracer handle hits whose stack a trigger or the option wants: the target can't unwind it.
 func (ev *event) heedStacks() error {
 	if want := ev.triggers.NeedsStack() || ev.tree.stacks.Load(); want != ev.stacks {
 		ev.stacks = want

@@ -7,8 +7,8 @@
 //	err = s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "foo", PreHandler: handler})
 //
 // A Session holds one process. Handlers run on the session's thread, while the thread that
-// hit is stopped and all others run. A main function that calls GuardianMain first has a second
-// process put the targets right if the program is killed; Recover does it later.
+// hit is stopped and all others run. If main calls GuardianMain first, a second process puts the
+// targets right when the program is killed; Recover does it later.
 //
 // CONFORMANCE.md has the kernel's names and rules beside ours.
 package kprobes

@@ -50,7 +50,7 @@ func (bw *besideWatch) look() (next time.Duration) {
 	return max(besideInterval, besideShare*time.Since(began))
 }
 
-// now has the code looked at as soon as the tracer is done with what it does.
+// now looks at the code as soon as the tracer is done with what it does.
 func (bw *besideWatch) now() {
 	if !bw.soon {
 		bw.soon = true

@@ -89,7 +89,7 @@ func (g *guard) takeOver(parent *guard) {
 	g.noted, g.masksSeen, g.language = slices.Clone(parent.noted), parent.masksSeen, parent.language
 }
 
-// protectCalls has the guard be there for threads that make system calls for us.
+// protectCalls gives the guard to threads that make system calls for us.
 func (g *guard) protectCalls() { g.protectCallsOf(g.d.space) }
 
 // protectCallsOf is that for another address space which has it.

@@ -389,7 +389,7 @@ func (mk *masks) takeTailsBack() error {
 	return mk.d.optimizer.unoptimizeNow(tails)
 }
 
-// extend has a detour displace everything up to the call, behind which its tail comes.
+// extend makes a detour displace everything up to the call, behind which its tail comes.
 func (c *maskSite) extend(choice *optimize.Choice) *optimize.Choice {
 	out := *choice
 	out.Options = nil

@@ -86,7 +86,7 @@ func (ts *threadState) callLater(st *site, regs arch.Regs) ptrace.Verdict {
 	return v
 }
 
-// trapAfter has a thread in front of a boosted copy come back after it.
+// trapAfter makes a thread in front of a boosted copy come back after it.
 func (ts *threadState) trapAfter(st *site, regs arch.Regs) ptrace.Verdict {
 	if regs.SetIP(st.slot.Step); st.plan.Leaves {
 		return ts.trace(st, regs)

@@ -183,7 +183,7 @@ func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 	return ptrace.Hold, v
 }
 
-// through has a thread go to the end of det's body a step at a time. It is in the body, or on the way from a relay: the program must not see its address there either.
+// through takes a thread to the end of det's body, a step at a time. It is in the body, or on the way from a relay: the program must not see its address there either.
 func (ts *threadState) through(det *detour) ptrace.Verdict {
 	ts.leaving = det
 	return ptrace.StepOnce()
@@ -204,7 +204,7 @@ func (hs *hits) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.R
 	return hs.stateOf(th, d).leave(regs, orig), true
 }
 
-// passFirst has a thread in front of the first copy, or whose hit of st goes on, execute that instruction in
+// passFirst makes a thread in front of the first copy, or whose hit of st goes on, execute that instruction in
 // the site's slot: at the site it would be hit once more.
 func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (_ ptrace.Verdict, out bool) {
 	ts := hs.stateOf(th, d)

@@ -124,7 +124,7 @@ func (hs *hits) linkerCalled(ts *threadState, d *domain) {
 	}
 }
 
-// watch has every address space watched.
+// watch watches every address space.
 func (rg *registry) watch() error {
 	if rg.watched.Load() {
 		return nil

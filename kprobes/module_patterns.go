@@ -65,7 +65,7 @@ func (s *Session) Program() (n uint64) {
 	return n
 }
 
-// RegisterPattern has pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
+// RegisterPattern makes pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
 func (s *Session) RegisterPattern(ctx context.Context, pt *Pattern) error {
 	if symbols.Library(pt.Spec) == "" && !s.AwaitsPrograms() {
 		return fmt.Errorf("%w: %q names no library to wait for", ErrUnknownSymbol, pt.Spec)
@@ -163,7 +163,7 @@ func (lk *linker) present() []*symbols.Module {
 	return lk.modules
 }
 
-// expand has the patterns of modules that came register their probes.
+// expand makes the patterns of modules that came register their probes.
 func (lk *linker) expand(came []*symbols.Module) {
 	rg := &lk.d.session.registry
 	for _, pt := range rg.patterns { // which is never changed in place
@@ -238,7 +238,7 @@ func (rg *registry) endPatterns() {
 	}
 }
 
-// renewPatterns has them wait for what a new program loads.
+// renewPatterns makes them wait for what a new program loads.
 func (rg *registry) renewPatterns(d *domain) {
 	for _, pt := range rg.patterns {
 		pt.told, pt.reason = false, pt.missing()

@@ -216,7 +216,7 @@ func wishesOf(kps []*Kprobe) []wish {
 	return wishes
 }
 
-// askAgain has those of kps that are not registered say what they said: an attempt writes addresses
+// askAgain makes those of kps that are not registered say what they said: an attempt writes addresses
 // and flags into them.
 func askAgain(kps []*Kprobe, wishes []wish) {
 	for i, kp := range kps {

@@ -110,7 +110,7 @@ func (rg *registry) changeDisabled(kps []*Kprobe, disable bool) error {
 	return probeError(failed, err)
 }
 
-// refreshOf has the sites of kps agree with them. After an error failed is the one to blame.
+// refreshOf makes the sites of kps agree with them. After an error failed is the one to blame.
 func (rg *registry) refreshOf(kps []*Kprobe) (failed *Kprobe, err error) {
 	sites := map[*domain][]*site{}
 	for _, kp := range kps {

@@ -35,7 +35,7 @@ import (
 
 const wordSize = 8 // of a return address
 
-// mark has the kernel mark the table when the tracer's thread dies. It is called on that thread, as unmark is, before the table's memory goes.
+// mark makes the kernel mark the table when the tracer's thread dies. It is called on that thread, as unmark is, before the table's memory goes.
 func (fo *followed) mark() (ok bool) {
 	off, ok := robust.Offset()
 	if !ok || off != -arch.MarkNode || arch.MarkDied != robust.Died {
@@ -106,7 +106,7 @@ func (fo *followed) unrelay(frozen *ptrace.Frozen, s arch.CallSlot, pid int, own
 	return err
 }
 
-// setTrue has a call's true return address stand where its relay's was. done is false if neither is there: the frame is dead, or somewhere else.
+// setTrue puts a call's true return address where its relay's was. done is false if neither is there: the frame is dead, or somewhere else.
 func (fo *followed) setTrue(s arch.CallSlot) (done bool, err error) {
 	if done, err = fo.relays.putBack(fo.d.space, s.CFA-wordSize); done || err != nil {
 		return done, err

@@ -21,7 +21,7 @@ import (
 
 // Options of a session. The zero value is the usual choice.
 type Options struct {
-	// NoBoost has every copied instruction trapped after, instead of followed by
+	// NoBoost puts a trap behind every copied instruction, instead of
 	// a jump back.
 	NoBoost bool
 	// NoOptimize has no breakpoint replaced by a jump.
@@ -35,7 +35,7 @@ type Options struct {
 	// go, and an exec ends the probes of its process. The session lasts until all of
 	// them have ended, such as a daemon that the process leaves.
 	Follow bool
-	// AwaitPrograms, under Follow, has a probe wait whose name nothing of the target has: for a program, executed later, that has it
+	// AwaitPrograms, under Follow, makes a probe wait whose name nothing of the target has: for a program, executed later, that has it
 	// when it starts or in a library that it loads. Otherwise that is ErrUnknownSymbol.
 	AwaitPrograms bool
 	// Meant is the process to attach to, even if another one has its number by then;

@@ -66,7 +66,7 @@ func (s hooks) cleanChild(parent *domain, child *ptrace.Process) error {
 	return errors.Join(uncleaned, replaced)
 }
 
-// beginInChild has a forked child begin with its original code, and places its parent's probes there.
+// beginInChild makes a forked child begin with its original code, and places its parent's probes there.
 func (s hooks) beginInChild(d, parent *domain, child *ptrace.Process) {
 	unclean := s.cleanChild(parent, child)
 	if unclean != nil || !d.takeOver(parent, child) {
@@ -81,7 +81,7 @@ func (s hooks) beginInChild(d, parent *domain, child *ptrace.Process) {
 // mostInherited is how many arenas a child is given at once; each is a mapping here.
 const mostInherited = 32
 
-// takeOver has a forked child keep the parent's guard, and gives it memory of its own in the place of the parent's arenas: each the same bytes long at the same
+// takeOver makes a forked child keep the parent's guard, and gives it memory of its own in the place of the parent's arenas: each the same bytes long at the same
 // address, with a header, the guard, and no slot. Taking all away and putting it there again would be some two dozen system calls on its behalf, and this is nine
 // with two arenas. The child stands in its fork. Were we killed, it would run on with its original code, and the guard with a table either of the parent's or of its own,
 // which is empty; neither has a place that it comes to. If the answer is false the child has what it had, or private memory in its place, and the caller takes that
@@ -96,7 +96,7 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 	})
 }
 
-// takeMemory has the child keep the guard, and have memory of its own in the place of all of the parent's, in which fill has d's region begin.
+// takeMemory leaves the child the guard, and gives it memory of its own in the place of all of the parent's. fill makes d's region in it.
 func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(stores func(trampoline.Extent) (data, code trampoline.Store)) error) bool {
 	arenas := parent.region.Mapped()
 	_, file, ok := parent.memoryFor(parent.space, child, func(own []*ptrace.Shared, _ *ptrace.Backing) error {

@@ -18,7 +18,7 @@ import (
 //
 // Who may change a domain says so before: hooks by domainOf or at, passes of the optimizer by settledLike, the rest by settled, which the closures of do begin with. Then the heirs that are
 // like it, or all, get their domains, and nothing is half done yet. What only looks asks alike, or the Kept itself. To make a domain of an heir is to make objects of ours: it changes nothing that the child
-// sees but slots and detours that nobody comes to (dropRetired), has it make no call, and can't fail. So it does not matter where the child's threads are.
+// sees but slots and detours that nobody comes to (dropRetired), asks no call of it, and can't fail. So it does not matter where the child's threads are.
 //
 // When we are killed the guardian finds in the child's memory what it finds in any other: the journal, the records, the guard's data, all of the child's birth, when its
 // code was like that.

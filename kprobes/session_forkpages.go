@@ -150,7 +150,7 @@ func (c *copies) compare(m *procfs.Mapping, part arch.Range, text []byte, unlike
 	}
 }
 
-// afterDrop has the child drop pages that have nothing of others but what the file has, and answers what there is to restore still.
+// afterDrop makes the child drop pages that have nothing of others but what the file has, and answers what there is to restore still.
 func (c *copies) afterDrop() []patch.Entry {
 	drop := slices.DeleteFunc(c.drop, func(r arch.Range) bool { return r.Len() < fewPages*codePage })
 	if len(drop) == 0 || c.space.Drop(drop...) != nil {

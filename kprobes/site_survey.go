@@ -35,7 +35,7 @@ type lookedAt struct {
 	took  time.Duration
 }
 
-// resume has the look that was begun last know what an earlier one has been told, unless that is too long ago: for work in slices. It
+// resume gives the look that was begun last what an earlier one was told, unless that is too long ago: for work in slices. It
 // takes as long to ask as there is code of ours in the mapping, for each slice again.
 func (lo *looks) resume(earlier *lookedAt) {
 	const share = 10 // of the time may go into asking

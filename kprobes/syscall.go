@@ -234,7 +234,7 @@ func (s *Session) UnregisterSyscallProbe(sp *SyscallProbe) error {
 	return err
 }
 
-// EnableSyscallProbe has a disabled probe hit again.
+// EnableSyscallProbe makes a disabled probe hit again.
 func (s *Session) EnableSyscallProbe(sp *SyscallProbe) error {
 	return s.syscalls.switchSyscallProbe(sp, true)
 }

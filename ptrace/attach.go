@@ -215,7 +215,7 @@ func (t *Tracer) seizeAll(p *Process) error {
 // one that a seized thread made is traced already: EPERM, and the tracer is us.
 //
 // What thousands of threads take here is files of /proc, so one is read of each, before it is seized. What it says may be old by then: the thread runs, now as before. Its mask is
-// read again when it stops, which passOnce has it do. One that goes into vfork(2) meanwhile does not stop, and is found by that (lateVfork). That the number is
+// read again when it stops, which passOnce makes it do. One that goes into vfork(2) meanwhile does not stop, and is found by that (lateVfork). That the number is
 // still a thread of p's is asked behind the seizing.
 func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	t.event()

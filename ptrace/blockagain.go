@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockAgain has a thread that believes to block a signal which somebody has sent,
+// blockAgain makes a thread that believes to block a signal which somebody has sent,
 // SIGTRAP or SIGILL, block it: it was taken out of nearly all signals for the guard.
 // Then the kernel does not deliver the signal: it requeues one that is blocked by then
 // (ptrace_signal in kernel/signal.c), for the thread or the process, as it was sent. It

@@ -32,7 +32,7 @@ import (
 // delay is one in progress.
 type delay struct{ timer *time.Timer }
 
-// Delay has the thread, which a Handler method is about, stay stopped for d from when it would be resumed;
+// Delay makes the thread, which a Handler method is about, stay stopped for d from when it would be resumed;
 // several calls add up. Elsewhere it does nothing. Handler.Signal is called once more, behind the delay, for a signal that does not queue.
 func (th *Thread) Delay(d time.Duration) {
 	if d <= 0 || !th.handled || th.state != stopped {

@@ -28,7 +28,7 @@ func (th *Thread) SetXMM(n int, lo, hi uint64) error {
 	return th.setExtended(image)
 }
 
-// MoveLastFPUInsn has the thread remember to as the address of the last x87 instruction that it executed, if it remembers from. The thread must be
+// MoveLastFPUInsn makes the thread remember to as the address of the last x87 instruction that it executed, if it remembers from. The thread must be
 // stopped.
 func (th *Thread) MoveLastFPUInsn(from, to arch.Addr) error {
 	image, err := th.extended()

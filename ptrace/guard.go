@@ -50,7 +50,7 @@ type trapDisposition struct {
 	action           *sigaction
 }
 
-// Protect has threads make system calls for us by the instruction at insn, behind which is a
+// Protect makes threads make system calls for us by the instruction at insn, behind which is a
 // breakpoint that a guard knows: from there it lets the thread go on with the context that is saved
 // at save, should we be killed meanwhile. Both are 0 if there is none.
 func (s *Space) Protect(insn, save arch.Addr) { s.syscallInsn, s.saveAt = insn, save }

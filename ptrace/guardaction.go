@@ -153,7 +153,7 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	return nil
 }
 
-// Unmask has the program's handler of sig, if there is one, run with traps not blocked:
+// Unmask makes the program's handler of sig, if there is one, run with traps not blocked:
 // signals that breakpoints raise. Else a breakpoint in there would end the process
 // after our death, and until then it would reset the action of the signal each time.
 // scratch is target memory for one action. changed are those of traps that were

@@ -124,7 +124,7 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 	return nil
 }
 
-// mapInstead has the child have private memory at extents, with what was filled in, whatever is there now: it may have been of a file of the program's, whose
+// mapInstead gives the child private memory at extents, with what was filled in, whatever is there now: it may have been of a file of the program's, whose
 // number was taken for ours, or nothing. The guard is still an action, and jumps may lead there, until they are taken away. Where it can have no private memory
 // either, it has its parent's as a rule, in which nothing is written.
 //

@@ -80,7 +80,7 @@ func (th *Thread) stopSignal() unix.Signal {
 	return sig
 }
 
-// stopHere has a thread that has stopped for a stopSignal act on it. It is then in a GroupStop; in an Interrupt if SIGCONT has come
+// stopHere makes a thread that has stopped for a stopSignal act on it. It is then in a GroupStop; in an Interrupt if SIGCONT has come
 // meanwhile, or the process ignores the signal. The error is ErrExited. Other threads' stops are recorded meanwhile.
 func (t *Tracer) stopHere(th *Thread) error {
 	for sig := th.stopSignal(); sig != 0; sig = th.stopSignal() {

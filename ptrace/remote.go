@@ -90,7 +90,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	return th.elsewhere(&Remote{th: th, insn: insn}, dispatches, f)
 }
 
-// elsewhere puts aside where the thread stands, runs f, and has the thread stand there again. dispatches: its user dispatch is
+// elsewhere puts aside where the thread stands, runs f, and brings the thread back there. dispatches: its user dispatch is
 // suspended, so no refuge would do.
 func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (err error) {
 	mask, err := th.sigmask()

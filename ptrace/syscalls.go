@@ -62,7 +62,7 @@ type syscallInfo struct {
 	_    [56]byte
 }
 
-// TraceSyscalls has the Handler told of the system calls with the given numbers that
+// TraceSyscalls tells the Handler of the system calls with the given numbers that
 // any thread of the address space makes from now on; of none if there are no numbers.
 // Calls by the ABIs of other widths (int 0x80, x32) are not those numbers. Each system
 // call, of any number, then stops its thread twice. A call that is under way is not

@@ -367,7 +367,7 @@ func (r *Remote) lacksTrap(th *Thread) bool {
 	return ok && !m.Has(unix.SIGTRAP) && !th.takenOut(m) && !th.blocks.all
 }
 
-// keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and one that was put off wait until the thread unblocks it.
+// keepBlocked makes the thread block SIGTRAP, as it did before a breakpoint, and one that was put off wait until the thread unblocks it.
 func (th *Thread) keepBlocked() {
 	m, err := th.sigmask()
 	if err != nil || th.setSigmask(m|sigbit(unix.SIGTRAP)) != nil {

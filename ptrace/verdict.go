@@ -59,12 +59,12 @@ func IntoCopy() Verdict { return Verdict{way: intoCopy} }
 // to trap: if it is the thread's next stop, nobody asks for the siginfo.
 func IntoCopyUntil(trap arch.Addr) Verdict { return Verdict{way: intoCopy, trap: trap} }
 
-// StepOnce has the thread execute one instruction of ours when it is resumed, by the processor's own single-stepping. Handler.SingleStepped is
+// StepOnce makes the thread execute one instruction of ours when it is resumed, by the processor's own single-stepping. Handler.SingleStepped is
 // called when the processor reports the step's end. An instruction that raises an exception has no such end: Handler.Breakpoint or
 // Handler.Signal is called for that instead, and the request holds. Like IntoKernel's it holds over all other stops, until another Verdict.
 func StepOnce() Verdict { return Verdict{way: stepOnce} }
 
-// IntoKernel has Handler.Entered called when the thread enters a system call by the copy of an instruction, which copied
+// After IntoKernel Handler.Entered is called when the thread enters a system call by the copy of an instruction, which copied
 // follows. Whether the call may be made is decided as for the original, which original follows.
 func IntoKernel(original, copied arch.Addr) Verdict {
 	return Verdict{way: intoKernel, original: original, trap: copied}
@@ -115,7 +115,7 @@ func (th *Thread) stepOnce() {
 	}
 }
 
-// takeRequestBack has the thread stop for nothing. After a single step it clears the trap flag that the program does not have: the kernel
+// takeRequestBack makes the thread stop for nothing. After a single step it clears the trap flag that the program does not have: the kernel
 // hides its own, but not before an instruction that may set the flag (is_setting_trap_flag in arch/x86/kernel/step.c).
 func (th *Thread) takeRequestBack() {
 	if th.at.next == nextStep && !th.at.ownTrap {

@@ -56,7 +56,7 @@ func (c *hitContext) fail(b *starlark.Builtin, args starlark.Tuple, kwargs []sta
 // goes tells of a Go function, whose callers look at more than one register.
 func (c *hitContext) goes() bool { return c.session().Symbols().GoFunction(c.site.kp.Addr) }
 
-// failPlainly has a function of C or the like return a number or pointer.
+// failPlainly makes a function of C or the like return a number or pointer.
 func (c *hitContext) failPlainly(ret starlark.Value, e unix.Errno) error {
 	value := word(c.failure())
 	if ret != starlark.None {

@@ -57,7 +57,7 @@ type Options struct {
 	Problem  func(*Error) // a handler, a timer or an assertion has failed
 }
 
-// oneAtATime has the functions called one at a time: some are on the threads of processes, without the turn.
+// oneAtATime makes the functions run one at a time: some are on the threads of processes, without the turn.
 func (o Options) oneAtATime() Options {
 	telling := &sync.Mutex{}
 	o.Print, o.Log, o.Report = alone(telling, o.Print), alone(telling, o.Log), alone(telling, o.Report)

@@ -68,7 +68,7 @@ func (f *Fetching) AtReturns(rp *kprobes.Kretprobe) error {
 	return nil
 }
 
-// Keep has rp keep, at the entries of calls, what l wants of them at their returns: it is fetch.Kept of a call's Data.
+// Keep makes rp keep, at the entries of calls, what l wants of them at their returns: it is fetch.Kept of a call's Data.
 func Keep(rp *kprobes.Kretprobe, l *fetch.Layout) {
 	if l.Saved() == 0 {
 		return

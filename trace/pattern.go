@@ -132,7 +132,7 @@ var (
 	errNoName  = errors.New("other functions have the same name")
 )
 
-// Await has patterns wait: later, those that have no place yet, and under AwaitPrograms those of which there are places, for other programs. Their other places
+// Await makes patterns wait: later, those that have no place yet, and under AwaitPrograms those of which there are places, for other programs. Their other places
 // are given to Place, some perhaps before Await returns. After an error they have to be removed.
 func (a *Awaiting) Await(ctx context.Context, later []Place, there []Placed) error {
 	for _, at := range later {

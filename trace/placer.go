@@ -20,7 +20,7 @@ type placer struct {
 	lacking map[string]*lacking // by why there are no arguments
 }
 
-// await has patterns wait: later, those that have no place yet, and those of which there are points, for other programs.
+// await makes patterns wait: later, those that have no place yet, and those of which there are points, for other programs.
 func (p *Probe) await(ctx context.Context, later []Place, points []*point) error {
 	for _, at := range later {
 		if _, err := p.want.fetching(p.session.kprobes.Symbols(), at); err != nil {

@@ -29,7 +29,7 @@ type Host interface {
 	Stack(h *Hit)
 	// Synthetic is the fields of a synthetic event.
 	Synthetic(name string) (fields []fetch.Field, ok bool)
-	// Synthesize has a synthetic event happen, with values of its fields, due to a hit. The event's own Hit
+	// Synthesize makes a synthetic event happen, with values of its fields, due to a hit. The event's own Hit
 	// has a Depth of one more.
 	Synthesize(name string, values []fetch.Value, h *Hit)
 }

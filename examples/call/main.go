@@ -1,4 +1,4 @@
-// Command call has the probed thread call functions of its program: one that knows how to
+// Command call makes the probed thread call functions of its program: one that knows how to
 // describe an object, as a debugger's user would call it, and then free.
 package main
 

@@ -146,7 +146,7 @@ func Vector(tid, n int) (lo, hi uint64, err error) { return linux.Vector(tid, n)
 // SetVector changes the low 128 bits of a vector register of an image.
 func SetVector(image []byte, n int, lo, hi uint64) { linux.SetVector(image, n, lo, hi) }
 
-// MoveLastFPUInsn has an image tell to as the address of the last x87 instruction where it tells from, whole or its lower half,
+// MoveLastFPUInsn makes an image tell to as the address of the last x87 instruction where it tells from, whole or its lower half,
 // and reports whether it did.
 func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool {
 	return linux.MoveLastFPUInsn(image, from, to)

@@ -65,7 +65,7 @@ func Offset() (bytes int64, ok bool) {
 // Thread is the number of the calling thread.
 func Thread() uint32 { return uint32(unix.Gettid()) }
 
-// Link has the kernel mark a node's word, which holds the thread's number by then. It writes *node. The answer is false if there is no list or no room.
+// Link makes the kernel mark a node's word, which holds the thread's number by then. It writes *node. The answer is false if there is no list or no room.
 //
 // libc also writes the word in front of a node when it locks a robust mutex later.
 func Link(node *uintptr) bool {

@@ -99,7 +99,7 @@ type UprobeStorm struct {
 }
 
 // StormOfUprobes has uprobes come and go at random at places of process pid, several at a time, until Stop. What is tried in vain, at instructions
-// that the kernel refuses, does not matter. rets has some be uretprobes, which a program must bear that leaves functions in other ways than by returning.
+// that the kernel refuses, does not matter. rets makes some uretprobes, which a program must bear that leaves functions in other ways than by returning.
 func StormOfUprobes(pid int, seed uint64, places []Place, rets bool) *UprobeStorm {
 	s := &UprobeStorm{}
 	for w := range 6 {

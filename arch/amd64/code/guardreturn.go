@@ -123,8 +123,8 @@ func (a *asm) leave(p arch.GuardPlace) {
 	a.emit(0xc3) // 1: ret
 }
 
-// sameKeys calls unless where the context whose XSAVE image is at %r9 has other rights by protection keys than the handler. Where the
-// image has them cpuid tells: rbx, which it changes, comes back with the context, one way or the other.
+// sameKeys calls unless where the context whose XSAVE image is at %r9 has other rights by protection keys than the handler. cpuid tells where
+// the image has them: rbx, which it changes, comes back with the context, one way or the other.
 func (a *asm) sameKeys(unless func(cc byte)) {
 	var same []int
 	for _, word := range []uint32{fxSoftware + 8, xsaveHeader} { // there are keys; and they are not all zero, which permits all

@@ -70,7 +70,7 @@ func SetVector(image []byte, n int, lo, hi uint64) {
 	image[xstateBV] |= sseInUse
 }
 
-// MoveLastFPUInsn has an image tell to as the address of the last x87 instruction (FIP; Intel SDM vol. 1 §8.1.8) where it
+// MoveLastFPUInsn makes an image tell to as the address of the last x87 instruction (FIP; Intel SDM vol. 1 §8.1.8) where it
 // tells from, and reports whether it did. A hypervisor that switches by XSAVE or FXSAVE without REX.W keeps the lower half
 // only (SDM vol. 1 §10.5.1): of from, too, that is what is told then.
 func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool {
