@@ -144,6 +144,19 @@ type Slot struct {
 // Range is the bytes that the slot occupies.
 func (s *Slot) Range() Range { return Range{s.Addr, s.Addr + Addr(len(s.Code))} }
 
+// Written is called when the code lies in the target: it is forgotten, but for its length.
+func (s *Slot) Written() { s.Code = written(s.Code) }
+
+// blank is the code of everything that was written. Nobody changes it.
+var blank [4 << 10]byte
+
+func written(code []byte) []byte {
+	if len(code) > len(blank) {
+		return code
+	}
+	return blank[:len(code):len(code)]
+}
+
 // Origin translates an instruction pointer inside s to where the thread would be
 // in unprobed code. executed tells that the instruction's effect has happened;
 // then the answer is the successor, else the instruction itself. ok is false if

@@ -190,6 +190,9 @@ type Detour struct {
 // Range is the bytes that the detour occupies.
 func (d *Detour) Range() Range { return Range{d.Addr, d.Addr + Addr(len(d.Code))} }
 
+// Written is called when the code lies in the target: it is forgotten, but for its length.
+func (d *Detour) Written() { d.Code = written(d.Code) }
+
 // Start is where the displaced instructions' copies begin.
 func (d *Detour) Start() Addr { return d.Pieces[0].At }
 

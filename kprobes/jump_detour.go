@@ -262,6 +262,7 @@ func (ds *detours) write(det *detour) error {
 	if err := ds.d.region.Describe(det.landing, det.Detour); err != nil {
 		return err
 	}
+	det.Written()
 	if det.landing.Entry == det.Addr {
 		return nil
 	}

@@ -100,6 +100,7 @@ func (sl *slotSet) fillSlot(st *site) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrNoSlot, err), sl.d.region.Free(addr))
 	}
+	slot.Written()
 	st.slot = slot
 	sl.at[addr] = st
 	return nil
