@@ -180,7 +180,7 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 		kp.absence.unloaded(m, kp.byName())
 	}
 	lk.d.followed.endReturns(st)
-	st.probes, st.linker, st.unwinds = nil, false, false
+	st.probes, st.linker, st.calls.unwinds = nil, false, false
 	if st.patch() == nil {
 		lk.d.slots.discard(st)
 		return nil
@@ -194,7 +194,7 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 
 // endReturns: nothing will return to st.
 func (fo *followed) endReturns(st *site) {
-	if st.returning == 0 {
+	if !st.calls.any() {
 		return
 	}
 	for _, f := range fo.calls.Frames() {
@@ -205,8 +205,7 @@ func (fo *followed) endReturns(st *site) {
 	for _, kp := range fo.d.session.registry.probes {
 		if kp.ret != nil && kp.ret.returns[st] {
 			delete(kp.ret.returns, st)
-			st.returning--
-			_ = st.returnsOf(kp.ret, -1)
+			st.calls.end(kp.ret)
 			if line := fo.d.followed.lineOf[kp.ret]; line != nil {
 				fo.d.followed.table.Forget(line.id)
 			}

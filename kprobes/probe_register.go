@@ -292,7 +292,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		d.sites[at] = st
 	}
 	st.add(kp)
-	st.inGo = st.inGo || inGo
+	st.calls.inGo = st.calls.inGo || inGo
 	kp.entry = entry
 	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
 		kp.Addr = at

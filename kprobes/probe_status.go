@@ -138,5 +138,5 @@ func (st *site) mechanism() (m Mechanism, reason string) {
 	case st.domain.optimizer.unhit[st]:
 		return Boosted, "a followed process gets its jump at the first hit"
 	}
-	return Boosted, cmp.Or(st.refusal, "the optimizer has not come to it yet")
+	return Boosted, cmp.Or(st.noJump.why, "the optimizer has not come to it yet")
 }
