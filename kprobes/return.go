@@ -319,8 +319,8 @@ func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own fra
 func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip, to := regs.IP(), st.returnsTo()
-	ts.phase = atReturn
-	defer func() { ts.phase, regs.running = between, nil }()
+	ts.enter(atReturn)
+	defer ts.done()
 	for _, ri := range calls {
 		rp := ri.probe
 		if rp == nil || !rp.live[ri] || st.domain.released {

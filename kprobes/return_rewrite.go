@@ -344,8 +344,8 @@ func (hs *hits) unwound(ts *threadState, d *domain) {
 	if d.followed.relays.out == 0 {
 		return
 	}
-	ts.phase = atSite
-	defer func() { ts.phase = between }()
+	ts.enter(atSite)
+	defer ts.done()
 	calls := d.followed.ofStack(ts.regs.thread, ts.regs.SP())
 	d.followed.straighten(calls, func(*KretprobeInstance) bool { return false })
 }
