@@ -240,7 +240,7 @@ func (nb *neighbours) oust(st *site, why error) {
 		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the target's own code", st.addr, why)
 	}
 	nb.d.neighbours.ousted[st] = true
-	st.refusal = "somebody has put other code there"
+	st.noJump.now("somebody has put other code there")
 	st.showOptimized()
 }
 
@@ -278,7 +278,8 @@ func (nb *neighbours) tellShared(sites []*site) {
 		if !nb.d.session.beside.toldShared {
 			nb.d.session.warn("somebody else has a breakpoint at %s (a kernel uprobe, or one that a debugger has left): a uprobe has the hits there until it goes", st.addr)
 		}
-		nb.d.session.beside.toldShared, st.rejected, st.refusal = true, true, besideRefusal
+		nb.d.session.beside.toldShared = true
+		st.noJump.ever(besideRefusal)
 		nb.besiegeAt(st.addr)
 	}
 }

@@ -115,8 +115,7 @@ func (g *guard) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno uni
 		if g.d.space.ReadMemory(at, handler) != nil || !bytes.Equal(handler, make([]byte, setLen)) {
 			return false, 0
 		}
-		p.DefaultTrap()
-		return true, 0
+		return p.DefaultTrap(), 0
 	}
 	code := g.guardHandler(unix.SIGTRAP)
 	code.OnStack = g.runsGo() // behind the handler that comes now

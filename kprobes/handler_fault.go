@@ -105,7 +105,8 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 	if ts.declined = nil; declined || ts.outer != nil {
 		return ptrace.Deliver, ptrace.AsTold()
 	}
-	ts.regs.Regs, ts.site, ts.phase, ts.called = regs, st, atSite, false
+	ts.regs.Regs, ts.site, ts.called = regs, st, false
+	ts.enter(atSite)
 	handled := false
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil || kp.FaultHandler == nil || ts.over {
@@ -115,7 +116,8 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 			break
 		}
 	}
-	ts.site, ts.phase = nil, between
+	ts.site = nil
+	ts.done()
 	if st.domain.released || ts.over {
 		return ptrace.Deliver, ptrace.AsTold() // a session that ended has told the program already
 	}

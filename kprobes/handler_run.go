@@ -24,8 +24,8 @@ func (hs *hits) runPre(ts *threadState, st *site) (diverted bool) {
 		return false
 	}
 	regs := &ts.regs
-	ts.phase = atSite
-	defer func() { ts.phase, regs.running = between, nil }()
+	ts.enter(atSite)
+	defer ts.done()
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil || ts.over || diverted && !kp.forCalls {
 			continue

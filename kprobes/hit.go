@@ -138,7 +138,7 @@ func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 	if st.linker {
 		hs.linkerCalled(ts, d)
 	}
-	if st.unwinds {
+	if st.calls.unwinds {
 		hs.unwound(ts, d)
 	}
 	d.optimizer.hit(st)
@@ -149,7 +149,7 @@ func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 		return false
 	}
 	ts.declined, ts.left = nil, false
-	if st.returning > 0 && !d.released {
+	if st.calls.any() && !d.released {
 		hs.returned(ts, st)
 	}
 	return hs.runPre(ts, st)

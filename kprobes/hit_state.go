@@ -36,7 +36,8 @@ type threadState struct {
 	over   bool         // the thread did not come back from one: the hit has ended
 }
 
-// phase is which handlers of a thread run.
+// phase is which handlers of a thread run. Only enter and done change it: a phase follows no other but between, and who has entered one ends it on
+// every way out. A handler that calls a function of the target stays in its phase; what happens in there is another threadState's.
 type phase uint8
 
 const (
@@ -45,6 +46,12 @@ const (
 	atReturn              // those of Kretprobes whose calls have returned: they don't choose where the thread goes on
 	atCall                // those of SyscallProbes that work by stops
 )
+
+// enter begins a phase, to which handlers look that ask what they may do.
+func (ts *threadState) enter(p phase) { ts.phase = p }
+
+// done ends it: no handler runs any more.
+func (ts *threadState) done() { ts.phase, ts.regs.running = between, nil }
 
 // resumed tells that a hit of st goes on: the kernel restarts its system call, after a stop
 // that no signal handler followed; or the handler of a signal that came first has returned; or

@@ -248,11 +248,11 @@ func (opt *optimizer) optimizeSlice() error {
 			}
 		case st.patch() == nil || !st.patch().Armed():
 		default:
-			var err error
-			switch st.refusal, err = opt.prepare(st); {
+			why, err := opt.prepare(st)
+			switch st.noJump.now(why); {
 			case errors.Is(err, ptrace.ErrNoThread) && opt.d.space.Ending(): // nobody will map memory any more: not for the thousands behind it either
 				clear(opt.queue)
-			case st.refusal == "":
+			case why == "":
 				put = append(put, st)
 			default:
 				st.showOptimized()
@@ -355,14 +355,13 @@ func (opt *optimizer) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 		st, det := t.site, t.jump
 		sites = append(sites, st)
 		if det.demoted() {
-			st.refusal = det.demotedFor()
-			st.rejected = true
+			st.noJump.ever(det.demotedFor())
 		}
 		switch {
 		case det.beside:
-			st.refusal, st.rejected = besideRefusal, true
+			st.noJump.ever(besideRefusal)
 		case det.beset:
-			st.refusal, st.rejected = besetRefusal, true
+			st.noJump.ever(besetRefusal)
 		}
 		if !t.changed { // else threads may still come to what is left of it
 			opt.forgetHeads(det)

@@ -14,7 +14,7 @@ import (
 // giveUp leaves st with its breakpoint.
 func (opt *optimizer) giveUp(st *site, why error) {
 	opt.d.detours.discard(st.unplanned())
-	st.refusal = why.Error()
+	st.noJump.now(why.Error())
 	st.showOptimized()
 }
 

@@ -17,7 +17,7 @@ const maxRegion = 4 + 15
 // qualifies says what a detour of st would do, or why st has a breakpoint.
 func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 	switch {
-	case st.mask != nil && st.bare() && host.Detours != nil && !opt.d.memory.private && !st.rejected:
+	case st.mask != nil && st.bare() && host.Detours != nil && !opt.d.memory.private && !st.noJump.rejected():
 		return work{unblocks: true}, ""
 	case opt.d.session.opts.NoOptimize:
 		return work{}, "optimization is turned off"
@@ -29,15 +29,15 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 		return work{}, "the process can't map memory for a detour"
 	case st.linker:
 		return work{}, "the dynamic linker is watched there"
-	case st.unwinds:
+	case st.calls.unwinds:
 		return work{}, "the target's unwinder is entered there, and reads return addresses that were replaced"
-	case st.rejected:
-		return work{}, st.refusal
-	case st.isRelay() && (len(st.probes) > 0 || st.tracedReturns() != ""):
+	case st.noJump.rejected():
+		return work{}, st.noJump.forGood
+	case st.isRelay() && (len(st.probes) > 0 || st.calls.needTracer() != ""):
 		return work{}, "it stands on stacks in the place of a return address, and its hits are the tracer's"
 	}
-	calls := st.tracedReturns() // why the tracer is to see hits
-	w.returns, w.recounted = st.returning > 0, st.recounted
+	calls := st.calls.needTracer() // why the tracer is to see hits
+	w.returns, w.recounted = st.calls.any(), st.calls.recounted
 	for _, kp := range st.probes {
 		switch refusal := kp.needsTracer(); {
 		case !kp.enabled():
@@ -54,7 +54,7 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 		case kp.ret == nil:
 		case kp.ret.needsTracer() != "":
 			calls = kp.ret.needsTracer()
-		case st.inGo:
+		case st.calls.inGo:
 			calls = "goroutines' calls are followed by the tracer"
 		case w.follows != nil || w.returns:
 			calls = "calls of several kretprobes begin or end there, which the tracer follows"
@@ -75,18 +75,7 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 
 // bare tells that nobody wants hits of st.
 func (st *site) bare() bool {
-	return len(st.probes) == 0 && st.returning == 0 && !st.linker && !st.unwinds
-}
-
-// tracedReturns says why the tracer is to see the returns at st.
-func (st *site) tracedReturns() string {
-	switch {
-	case st.retracing > 0:
-		return "calls that are followed return there"
-	case st.returning > 0 && st.returnsGo:
-		return "goroutines' calls are followed by the tracer"
-	}
-	return ""
+	return len(st.probes) == 0 && !st.calls.any() && !st.linker && !st.calls.unwinds
 }
 
 // qualifiesToCall is qualifies for a site whose hits the tracer deals with.
@@ -103,7 +92,7 @@ func (opt *optimizer) qualifiesToCall(st *site, why string) (w work, refusal str
 // lookedAt is the word of the stack that the tracer looks at when calls are followed from st, or to there.
 func (st *site) lookedAt() arch.StackWord {
 	switch {
-	case st.returning > 0:
+	case st.calls.any():
 		return arch.PoppedWord
 	case slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret != nil }):
 		return arch.ReturnWord
@@ -146,7 +135,7 @@ func (opt *optimizer) consider(st *site) {
 			opt.enqueue(st)
 		}
 	case refusal != "" || !st.armed():
-		st.refusal = refusal
+		st.noJump.now(refusal)
 		opt.leave(st)
 		st.showOptimized()
 	default:

@@ -18,7 +18,7 @@ func TestAJumpWhoseFirstByteIsTakenAway(t *testing.T) {
 			for _, kp := range kps {
 				st := kp.placements[0].site
 				if st.jump() == nil {
-					t.Logf("round %d: %s has no jump (%s)", round, kp.SymbolName, st.refusal)
+					t.Logf("round %d: %s has no jump (%s)", round, kp.SymbolName, st.noJump.why)
 					continue
 				}
 				poke(t, st, st.jump().original[:1])

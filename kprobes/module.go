@@ -114,8 +114,8 @@ func (lk *linker) placeLinkerSite() (*site, error) {
 
 // linkerCalled handles a hit of the site.
 func (hs *hits) linkerCalled(ts *threadState, d *domain) {
-	ts.phase = atSite
-	defer func() { ts.phase = between }()
+	ts.enter(atSite)
+	defer ts.done()
 	if d.linker.busy = d.linker.Busy(d.space); !d.linker.busy {
 		d.linker.update()
 		if len(d.optimizer.queue) > 0 { // the optimizer has left it alone meanwhile

@@ -177,10 +177,10 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 			continue
 		}
 		kp.Flags = kp.Flags&^FlagOptimized | FlagGone
-		kp.waits, kp.reason, kp.home = kp.byName(), m.Name+" was unloaded", m.Path
+		kp.absence.unloaded(m, kp.byName())
 	}
 	lk.d.followed.endReturns(st)
-	st.probes, st.linker, st.unwinds = nil, false, false
+	st.probes, st.linker, st.calls.unwinds = nil, false, false
 	if st.patch() == nil {
 		lk.d.slots.discard(st)
 		return nil
@@ -194,7 +194,7 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 
 // endReturns: nothing will return to st.
 func (fo *followed) endReturns(st *site) {
-	if st.returning == 0 {
+	if !st.calls.any() {
 		return
 	}
 	for _, f := range fo.calls.Frames() {
@@ -205,8 +205,7 @@ func (fo *followed) endReturns(st *site) {
 	for _, kp := range fo.d.session.registry.probes {
 		if kp.ret != nil && kp.ret.returns[st] {
 			delete(kp.ret.returns, st)
-			st.returning--
-			_ = st.returnsOf(kp.ret, -1)
+			st.calls.end(kp.ret)
 			if line := fo.d.followed.lineOf[kp.ret]; line != nil {
 				fo.d.followed.table.Forget(line.id)
 			}
@@ -242,16 +241,15 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 func (rg *registry) wait(kp *Kprobe, why string, err error) {
 	kp.Flags &^= FlagGone
 	lib := symbols.Library(kp.SymbolName)
-	kp.waits, kp.awaited = true, lib == "" || !errors.Is(err, symbols.ErrUnknownModule)
-	switch {
-	case kp.awaited:
-		if kp.reason = why; kp.pattern == nil {
+	if lib == "" || !errors.Is(err, symbols.ErrUnknownModule) {
+		if kp.absence.waiting(why, true); kp.pattern == nil {
 			rg.tellWaits(kp.name(), why, err)
 		}
-	default:
-		if kp.reason = lib + " is not loaded yet"; kp.pattern == nil {
-			rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
-		}
+		return
+	}
+	why = lib + " is not loaded yet"
+	if kp.absence.waiting(why, false); kp.pattern == nil {
+		rg.s.warn("probe %s waits: %s", kp.name(), why)
 	}
 }
 
@@ -270,14 +268,14 @@ func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
 		return m.IsCalled(lib)
 	}
-	return kp.awaited || m.Path == kp.home
+	return kp.absence.comesWith(m.Path)
 }
 
 // seek places the probes that modules which came bring a place for.
 func (lk *linker) seek(came []*symbols.Module) {
 	var kps []*Kprobe
 	for _, kp := range lk.d.session.registry.probes {
-		if kp.byName() && !kp.ended && lk.d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
+		if kp.byName() && !kp.absence.ended && lk.d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
 			kps = append(kps, kp)
 		}
 	}
@@ -287,7 +285,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 		at, err := lk.find(kp, lk.explained(kp))
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
-		case kp.awaited && unknown(err): // a later one may have it
+		case kp.absence.awaited && unknown(err): // a later one may have it
 		case err != nil:
 			kp.refused(err)
 		case contains(came, at) != nil:
@@ -306,7 +304,7 @@ func (lk *linker) expect(names int) {
 
 // explained is how kp is looked up if an error is told: once, and not of each of a pattern's probes.
 func (lk *linker) explained(kp *Kprobe) func(context.Context, string) ([]symbols.Location, error) {
-	if kp.refusal || kp.pattern != nil || kp.awaited {
+	if kp.absence.toldRefused || kp.pattern != nil || kp.absence.awaited {
 		return lk.symbols().Find
 	}
 	return lk.symbols().Resolve
@@ -328,8 +326,7 @@ func (lk *linker) find(kp *Kprobe, resolve func(context.Context, string) ([]symb
 
 // refused notes why kp was not placed when its module came, and tells so once.
 func (kp *Kprobe) refused(err error) {
-	told := kp.refusal
-	if kp.reason, kp.refusal = err.Error(), true; !told {
+	if kp.absence.refused(err.Error()) {
 		kp.session.registry.tell(kp, "probe %s is not placed: %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 				continue
 			}
 			if at, err = lk.find(kp, lk.symbols().Find); err != nil {
-				if kp.awaited && !unknown(err) { // nobody was told of it by its registration
+				if kp.absence.awaited && !unknown(err) { // nobody was told of it by its registration
 					kp.refused(err)
 				}
 				continue

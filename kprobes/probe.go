@@ -83,7 +83,6 @@ type Kprobe struct {
 	ret        *Kretprobe  // whose entry it is
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
-	was        stand       // when the last of them ended
 	counters   []*counter  // guarded by counting
 	lines      []*callLine // of the Kretprobe whose entry it is; guarded by counting
 
@@ -92,14 +91,7 @@ type Kprobe struct {
 	recordings []*recording     // that write to other maps; guarded by counting
 	state      *SharedState     // the Program's, SharedState or its own; guarded by counting
 
-	awaited bool   // by a name that nothing had when it was registered: any module that comes may have it
-	waits   bool   // it is in none, and placed when a module comes
-	reason  string // why it is in none
-	apart   bool   // it was told that other programs have no place for it
-	refusal bool   // reason has been told: a module came and had no place for it
-	home    string // path of the module that was unmapped with it
-	ended   bool   // by an exec
-
+	absence absence
 	pattern *Pattern // that has registered it; nil for none
 
 	mark symbols.Mark // where followed programs' files have it; used on the tracer's thread only

@@ -241,9 +241,8 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.registered++
 	kp.missed.reset()
 	kp.torn.Store(0)
-	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.apart, kp.home, kp.ended = false, false, "", false, false, "", false
+	kp.absence = absence{}
 	kp.pattern = rg.expanding
-	kp.was = stand{}
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
@@ -293,13 +292,13 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		d.sites[at] = st
 	}
 	st.add(kp)
-	st.inGo = st.inGo || inGo
+	st.calls.inGo = st.calls.inGo || inGo
 	kp.entry = entry
 	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
 		kp.Addr = at
 	}
 	d.recorder.newState(kp, at)
-	kp.waits, kp.reason, kp.refusal = false, "", false
+	kp.absence.placed()
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
 }

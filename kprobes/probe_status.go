@@ -71,11 +71,11 @@ func (s *Session) Statuses(kps []*Kprobe) []Status {
 }
 
 func (rg *registry) status(kp *Kprobe) Status {
-	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry, Awaited: kp.awaited}
+	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry, Awaited: kp.absence.awaited}
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
-	at := kp.was
+	at := kp.absence.last
 	if len(kp.placements) > 0 {
 		at = kp.stands()
 		out.Addr, out.Instruction = at.addr, host.Arch.Disassemble(kp.placements[0].site.plan.Insn)
@@ -83,7 +83,7 @@ func (rg *registry) status(kp *Kprobe) Status {
 	if len(kp.placements) > 0 || rg.s.exit.Load() != nil && at.mechanism != NoMechanism {
 		out.Mechanism, out.Reason = at.mechanism, at.reason
 	} else {
-		out.Waiting, out.Reason = kp.waits, kp.reason
+		out.Waiting, out.Reason = kp.absence.waits, kp.absence.why
 	}
 	if kp.Addr == 0 { // only programs that were executed have had it
 		out.Addr, out.Symbol, out.Module = at.addr, at.symbol, at.module
@@ -138,5 +138,5 @@ func (st *site) mechanism() (m Mechanism, reason string) {
 	case st.domain.optimizer.unhit[st]:
 		return Boosted, "a followed process gets its jump at the first hit"
 	}
-	return Boosted, cmp.Or(st.refusal, "the optimizer has not come to it yet")
+	return Boosted, cmp.Or(st.noJump.why, "the optimizer has not come to it yet")
 }

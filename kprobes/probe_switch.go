@@ -77,7 +77,7 @@ func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable, whe
 			switch {
 			case kp.session != rg.s:
 				return probeError(kp, ErrNotRegistered)
-			case kp.Flags&FlagGone != 0 && !disable && !(whenThere && kp.waits):
+			case kp.Flags&FlagGone != 0 && !disable && !(whenThere && kp.absence.waits):
 				return probeError(kp, ErrGone)
 			}
 		}

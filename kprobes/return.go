@@ -49,7 +49,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	st, hit, sp := ts.site, ts.hit, regs.SP()
 	word, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
 	ret := d.followed.relays.behind(word) // the function that has jumped here may have had its return address replaced
-	f, own, ok := where(regs, cfa, st.inGo)
+	f, own, ok := where(regs, cfa, st.calls.inGo)
 	if err != nil || !ok {
 		rp.missed.add(MissReturnAddress, 1)
 		return 0
@@ -91,7 +91,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0
 	}
 	ri.word = word
-	if back.addr != word && d.followed.rewrite(ri, regs, sp, back) != nil && d.followed.returnSite(rp, ret, st.inGo) == nil {
+	if back.addr != word && d.followed.rewrite(ri, regs, sp, back) != nil && d.followed.returnSite(rp, ret, st.calls.inGo) == nil {
 		rp.missed.add(MissReturnAddress, 1)
 		ri.put()
 		return 0
@@ -148,7 +148,7 @@ func (fo *followed) miss(ri *KretprobeInstance, why Miss) {
 // told from a call by a jump.
 func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
 	top := fo.calls.Top(f)
-	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
+	return top != nil && ts.site.calls.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
 // endReentered ends the followed calls in a frame that is entered now: they have ended,
@@ -275,7 +275,7 @@ func (hs *hits) returned(ts *threadState, st *site) {
 	to := st.returnsTo()
 	d.followed.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
 	f, own, top := d.followed.returnedFrom(regs, false)
-	if top == nil && st.returnsGo {
+	if top == nil && st.calls.fromGo {
 		f, own, top = d.followed.returnedFrom(regs, true)
 	}
 	if to != st.addr {
@@ -319,8 +319,8 @@ func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own fra
 func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip, to := regs.IP(), st.returnsTo()
-	ts.phase = atReturn
-	defer func() { ts.phase, regs.running = between, nil }()
+	ts.enter(atReturn)
+	defer ts.done()
 	for _, ri := range calls {
 		rp := ri.probe
 		if rp == nil || !rp.live[ri] || st.domain.released {

@@ -84,7 +84,7 @@ func (fo *followed) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Bo
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
 // changed only if no program behind it looks at them: a caller that has no use for a result still has it in one.
 func (fo *followed) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
-	if det.work.program != nil || len(det.site.recorders) > 0 {
+	if det.work.program != nil || len(det.site.calls.recorders) > 0 {
 		dead = arch.Dead{}
 	}
 	if rp := det.work.follows; rp != nil {

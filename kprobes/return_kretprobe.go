@@ -228,8 +228,7 @@ func (ri *KretprobeInstance) put() {
 func (rp *Kretprobe) end() []*site {
 	var left []*site
 	for st := range rp.returns {
-		st.returning--
-		_ = st.returnsOf(rp, -1)
+		st.calls.end(rp)
 		left = append(left, st)
 	}
 	for ri := range rp.live {

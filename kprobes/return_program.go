@@ -1,8 +1,6 @@
 package kprobes
 
 import (
-	"slices"
-
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
@@ -13,34 +11,13 @@ import (
 // Kretprobes whose calls return there; each checks first whether the call was its own.
 // Elsewhere the tracer interprets them.
 
-// returnsOf notes that calls of rp return to st, or, if n is -1, no longer do. It
-// matters for a jump at st if the tracer must see these returns, or a program must run.
-func (st *site) returnsOf(rp *Kretprobe, n int) error {
-	switch {
-	case rp.needsTracer() != "":
-		st.retracing += n
-	case rp.timed():
-		st.recounted++
-		st.recorders = slices.DeleteFunc(slices.Clone(st.recorders), func(o *Kretprobe) bool { return o == rp })
-		if n > 0 {
-			st.recorders = append(st.recorders, rp)
-		}
-	default:
-		return nil
-	}
-	if n > 0 && st.jump() != nil {
-		return st.domain.refresh(st)
-	}
-	return nil
-}
-
 // timed tells whether the times of rp's calls are wanted.
 func (rp *Kretprobe) timed() bool { return rp.KP.Program != nil }
 
 // returnPrograms is what det does when a call has returned, nil if that is nothing.
 func (fo *followed) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) {
 	var all sequence
-	for _, rp := range det.site.recorders {
+	for _, rp := range det.site.calls.recorders {
 		entry := rp.entryIn(fo.d)
 		if entry == nil {
 			continue

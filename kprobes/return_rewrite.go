@@ -67,7 +67,7 @@ const mostRelayPages = 64
 // serves tells whether a call of st, by the Kretprobe rp, to be returned from to ret, may have its return address replaced.
 func (rl *relays) serves(rp *Kretprobe, st *site, ret arch.Addr) bool {
 	switch {
-	case rp.by == ReturnSites, st.inGo, st.unwinds:
+	case rp.by == ReturnSites, st.calls.inGo, st.calls.unwinds:
 		return false
 	case rl.to[ret] != nil:
 		return rl.refusal() == "" && !rl.looksBack(st)
@@ -158,13 +158,13 @@ func (st *site) returnsTo() arch.Addr { return st.domain.followed.relays.behind(
 // leads there.
 func (fo *followed) wayBack(rp *Kretprobe, st *site, word, ret arch.Addr) *site {
 	if word != ret {
-		return fo.returnSite(rp, word, st.inGo)
+		return fo.returnSite(rp, word, st.calls.inGo)
 	}
 	if rp.by == ReturnAuto {
-		if back, err := fo.siteOfReturns(rp, ret, st.inGo); err == nil {
+		if back, err := fo.siteOfReturns(rp, ret, st.calls.inGo); err == nil {
 			return back
 		} else if fo.unreturnable[ret] == nil { // it may do well the next time
-			return fo.returnSite(rp, ret, st.inGo)
+			return fo.returnSite(rp, ret, st.calls.inGo)
 		}
 	}
 	if fo.relays.serves(rp, st, ret) {
@@ -176,7 +176,7 @@ func (fo *followed) wayBack(rp *Kretprobe, st *site, word, ret arch.Addr) *site 
 			fo.relays.cannot(ret)
 		}
 	}
-	return fo.returnSite(rp, ret, st.inGo)
+	return fo.returnSite(rp, ret, st.calls.inGo)
 }
 
 func (fo *followed) relaySite(rp *Kretprobe, ret arch.Addr) (*site, error) {
@@ -344,8 +344,8 @@ func (hs *hits) unwound(ts *threadState, d *domain) {
 	if d.followed.relays.out == 0 {
 		return
 	}
-	ts.phase = atSite
-	defer func() { ts.phase = between }()
+	ts.enter(atSite)
+	defer ts.done()
 	calls := d.followed.ofStack(ts.regs.thread, ts.regs.SP())
 	d.followed.straighten(calls, func(*KretprobeInstance) bool { return false })
 }

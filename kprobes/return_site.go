@@ -23,18 +23,19 @@ func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 // siteOfReturns is returnSite for who can do without.
 func (fo *followed) siteOfReturns(rp *Kretprobe, at arch.Addr, inGo bool) (*site, error) {
 	st := fo.d.sites[at]
-	if st == nil || st.returning == 0 || !st.armed() {
+	if st == nil || !st.calls.any() || !st.armed() {
 		var err error
 		if st, err = fo.makeReturnSite(at, st); err != nil {
 			return nil, err
 		}
 	}
-	st.returnsGo = st.returnsGo || inGo
+	st.calls.fromGo = st.calls.fromGo || inGo
 	if !rp.returns[st] {
 		rp.returns[st] = true
-		st.returning++
-		if err := st.returnsOf(rp, 1); err != nil {
-			fo.d.session.warn("%v", err)
+		if st.calls.begin(rp) && st.jump() != nil {
+			if err := fo.d.refresh(st); err != nil {
+				fo.d.session.warn("%v", err)
+			}
 		}
 	}
 	return st, nil
@@ -63,9 +64,7 @@ func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 		}
 		fo.d.sites[at] = st
 	}
-	st.returning++
-	err = fo.d.refresh(st)
-	st.returning--
+	err = st.calls.awaiting(func() error { return fo.d.refresh(st) })
 	if err != nil && fresh {
 		delete(fo.d.sites, at)
 		fo.d.slots.discard(st)
@@ -144,7 +143,7 @@ type jumps struct {
 // compiler calls no function by a jump to its own entry.
 func (st *site) jumpsAway() bool {
 	j := st.jumps()
-	return j.away || j.back && !st.inGo
+	return j.away || j.back && !st.calls.inGo
 }
 
 func (st *site) jumps() jumps {
@@ -180,7 +179,7 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 				}
 				j.away = j.away || !inside
 				// Where a Go function begins, its stack is checked again.
-				j.back = j.back || to == st.addr || !st.inGo && bounds.Contains(to) && to < st.addr
+				j.back = j.back || to == st.addr || !st.calls.inGo && bounds.Contains(to) && to < st.addr
 			}
 		}
 	}

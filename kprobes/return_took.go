@@ -95,7 +95,7 @@ func (hs *hits) samples(ts *threadState, st *site, regs arch.Regs) bool {
 
 // times tells whether calls are timed there.
 func (st *site) times() bool {
-	if st.returning > 0 {
+	if st.calls.any() {
 		return true
 	}
 	for _, kp := range st.probes {

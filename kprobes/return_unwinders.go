@@ -98,7 +98,7 @@ func (rl *relays) watchUnwinder(entry arch.Addr) error {
 	}
 	at := entry + pad
 	st := d.siteAt(at)
-	if st != nil && st.unwinds {
+	if st != nil && st.calls.unwinds {
 		return nil
 	}
 	if st == nil {
@@ -107,9 +107,9 @@ func (rl *relays) watchUnwinder(entry arch.Addr) error {
 		}
 		d.sites[at] = st
 	}
-	st.unwinds = true
+	st.calls.unwinds = true
 	if err := d.refresh(st); err != nil {
-		st.unwinds = false
+		st.calls.unwinds = false
 		return errors.Join(err, d.settle([]*site{st}))
 	}
 	return nil
@@ -132,11 +132,11 @@ func (rl *relays) modulesChanged() {
 // looksBack tells whether a function may use its own return address for more than to return: it keeps it for later (setjmp), returns twice
 // (vfork), asks by it who has called (dlsym's RTLD_NEXT, a profiler's hooks), or is a part of an unwinder.
 func (rl *relays) looksBack(st *site) bool {
-	if st.looksBack == nil {
+	if st.calls.looksBack == nil {
 		looks := rl.d.looksBack(st.addr)
-		st.looksBack = &looks
+		st.calls.looksBack = &looks
 	}
-	return *st.looksBack
+	return *st.calls.looksBack
 }
 
 func (d *domain) looksBack(at arch.Addr) bool {

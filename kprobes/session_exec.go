@@ -88,7 +88,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 	rg.watched.Store(watched) // else programs that its children execute would have no probes
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
-		kp.waits, kp.reason = false, err.Error()
+		kp.absence.lost(err.Error())
 		rg.tell(kp, "probe %s is not placed in the new program: %v", err)
 	}
 	var aims []aim
@@ -96,7 +96,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 		if kp.SymbolName == "" || d.placed(kp) != nil {
 			continue
 		}
-		kp.home, kp.refusal = "", false
+		kp.absence.anotherProgram()
 		if !kp.byName() {
 			refused(kp, errBareAddress)
 			continue
@@ -125,8 +125,7 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	}
 	defer d.look.anew()()
 	for _, kp := range rg.probes {
-		if kp.SymbolName != "" && !kp.byName() && !kp.apart {
-			kp.apart = true
+		if kp.SymbolName != "" && !kp.byName() && kp.absence.tellApart() {
 			rg.tell(kp, "probe %s is not placed in programs that followed children execute: %v", errBareAddress)
 		}
 	}
@@ -166,7 +165,7 @@ func (rg *registry) endAll() {
 	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
-			kp.waits, kp.ended, kp.reason = false, true, executesAnother
+			kp.absence.endedBy(executesAnother)
 		}
 	}
 }

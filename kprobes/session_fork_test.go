@@ -130,7 +130,7 @@ func TestAFollowedChildGetsAJumpForWhatItHits(t *testing.T) {
 				st := d.placed(kp)
 				if d.optimizer.unhit[st] && st.armed() {
 					n++
-				} else if st.jump() == nil && st.refusal == "" && !d.optimizer.queue[st] {
+				} else if st.jump() == nil && st.noJump.why == "" && !d.optimizer.queue[st] {
 					t.Errorf("%s waits for nothing", kp.SymbolName)
 				}
 			}
@@ -172,8 +172,8 @@ func TestWhoWaitsForSomeProbesHastensNoOthers(t *testing.T) {
 		d := s.domainOfProcess(t, child)
 		for i, kp := range kps {
 			st, mine := d.placed(kp), i >= 100 && i < 110
-			if d.optimizer.unhit[st] == mine || mine && st.jump() == nil && st.refusal == "" {
-				t.Errorf("%s: it waits for a hit %v, and has the refusal %q", kp.SymbolName, !mine, st.refusal)
+			if d.optimizer.unhit[st] == mine || mine && st.jump() == nil && st.noJump.why == "" {
+				t.Errorf("%s: it waits for a hit %v, and has the refusal %q", kp.SymbolName, !mine, st.noJump.why)
 			}
 		}
 		return nil
@@ -211,7 +211,7 @@ func TestNothingIsOptimizedInAChildThatEnds(t *testing.T) {
 			if st.jump() != nil && !st.bare() {
 				t.Errorf("there is a jump at %s", st.addr)
 			}
-			if strings.Contains(st.refusal, ptrace.ErrNoThread.Error()) {
+			if strings.Contains(st.noJump.why, ptrace.ErrNoThread.Error()) {
 				tried++
 			}
 		}

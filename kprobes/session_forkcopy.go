@@ -54,7 +54,7 @@ func (d *domain) copyable() bool {
 
 func (st *site) copyable() bool {
 	switch {
-	case st.returning > 0, st.retracing > 0, len(st.recorders) > 0, st.unwinds, st.next() != nil:
+	case !st.calls.none(), st.next() != nil:
 		return false
 	case st.wanted() && !st.armed(): // it could not be armed, and may be in the child
 		return false

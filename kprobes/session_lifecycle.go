@@ -72,12 +72,12 @@ func (s *Session) forget(d *domain) {
 		}
 		had := len(kp.placements)
 		if had > 0 {
-			kp.was = kp.stands()
+			kp.absence.last = kp.stands()
 		}
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
 		if had > 0 && len(kp.placements) == 0 {
 			kp.Flags = kp.Flags&^FlagOptimized | FlagGone
-			kp.waits, kp.reason = inChild && kp.byName(), "the process that had it has ended"
+			kp.absence.left(inChild && kp.byName())
 		}
 	}
 	d.linker.closeTable()

@@ -24,21 +24,12 @@ type site struct {
 	probes []*Kprobe
 	step   bool // trap after the copy: a handler or the instruction needs it
 
-	mask      *maskSite    // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
-	linker    bool         // the dynamic linker's (module.go)
-	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
-	retracing int          // those of them whose handlers run in the tracer
-	returnsGo bool         // some of these calls were made in Go
-	recorders []*Kretprobe // those of them whose Programs run in the target
-	recounted uint64       // how often these have changed
-	inGo      bool         // for a Kretprobe: the function is one of Go's
-	leaves    *jumps
-	looksBack *bool  // whether the function may use its own return address; nil if nobody has asked
-	unwinds   bool   // the target's own unwinder is entered there (return_unwinders.go)
-	entered   *error // whether it is in front of all that its function does; nil if nobody has asked
-
-	refusal  string // why it is not optimized
-	rejected bool   // for good
+	mask    *maskSite // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
+	linker  bool      // the dynamic linker's (module.go)
+	calls   siteCalls
+	leaves  *jumps
+	entered *error // whether it is in front of all that its function does; nil if nobody has asked
+	noJump  noJump
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
@@ -255,7 +246,7 @@ func (st *site) add(kp *Kprobe) {
 
 // wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
-	return st.linker || st.unwinds || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.calls.unwinds || st.calls.any() || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.

@@ -303,8 +303,9 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 		return true
 	}
 	ts := s.hits.stateOf(th, d)
-	ts.regs.Regs, ts.number, ts.phase = regs, int(regs.ReturnValue()), atCall
-	defer func() { ts.phase = between }()
+	ts.regs.Regs, ts.number = regs, int(regs.ReturnValue())
+	ts.enter(atCall)
+	defer ts.done()
 	for _, sp := range slices.Clone(s.syscalls.all) {
 		if sp.stopsIn(d) && !s.syscalls.enterSyscall(ts, sp, false) {
 			return false
@@ -341,8 +342,9 @@ func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	if d == nil || ts == nil || err != nil {
 		return
 	}
-	ts.regs.Regs, ts.phase = regs, atCall
-	defer func() { ts.phase = between }()
+	ts.regs.Regs = regs
+	ts.enter(atCall)
+	defer ts.done()
 	for _, sp := range slices.Clone(s.syscalls.all) {
 		if sp.stopsIn(d) {
 			s.syscalls.leaveSyscall(ts, sp)

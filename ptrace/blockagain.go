@@ -69,7 +69,7 @@ func (th *Thread) sendOn() bool {
 // block those for a moment only, so m does not tell whether SIGTRAP is in the mask that the program will put back.
 func (th *Thread) takenOut(m Sigset) bool {
 	u := &th.unblocked
-	return !u.sentWaits && !m.Has(unix.SIGTRAP) && (u.is && u.stands(m) || th.Proc.own != nil && !m.Has(unix.SIGILL) && th.lessened(m, unix.SIGTRAP))
+	return !u.sentWaits && !m.Has(unix.SIGTRAP) && (u.is && u.stands(m) || th.Proc.trap.guarded() && !m.Has(unix.SIGILL) && th.lessened(m, unix.SIGTRAP))
 }
 
 // lessened tells whether m, which the thread blocks, is less than it has asked for by
@@ -88,5 +88,5 @@ func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	case th.Proc.tracer.handler.Lessened(th, rest):
 		return true
 	}
-	return rest&faults == faults && th.Proc.own != nil
+	return rest&faults == faults && th.Proc.trap.guarded()
 }

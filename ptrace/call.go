@@ -60,16 +60,52 @@ func (f *CallFault) Error() string {
 // injectedCall is a call in progress.
 type injectedCall struct {
 	Call
-	before  *standing // where the thread was, and comes back to
-	kept    *Siginfo  // of the signal that the thread stopped for
+	before aside
+	cfa    arch.Addr // the stack pointer when the function has returned
+	late   error     // to be taken back for, when the thread comes out of vfork(2)
+	over   bool
+	err    error
+}
+
+// aside is what a thread was before a call, put aside as a whole (putAside) and taken back as a whole (takeBack).
+type aside struct {
+	at      *standing // where it was, and comes back to
+	kept    *Siginfo  // of the signal that it stopped for
 	grouped bool      // it was in a group-stop
-	blocks  blocked   // before the call
-	xstate  []byte
+	blocks  blocked
 	mask    Sigset
-	cfa     arch.Addr // the stack pointer when the function has returned
-	late    error     // to be taken back for, when the thread comes out of vfork(2)
-	over    bool
-	err     error
+	xstate  []byte
+}
+
+// putAside is all that a call of a function changes. The mask is read when the thread departs.
+func (th *Thread) putAside(xstate []byte) aside {
+	return aside{at: th.at, kept: th.keepSiginfo(), grouped: th.job.grouped, blocks: th.blocks, xstate: slices.Clone(xstate)}
+}
+
+// takeBack puts everything back. A function that has returned leaves its mask of signals, and what is known of that; one that has not leaves none. A
+// group-stop goes on: the function ran in spite of it. After an error the thread was killed meanwhile.
+func (th *Thread) takeBack(a *aside, returned bool) error {
+	err := th.setExtended(a.xstate)
+	if !returned {
+		_ = th.setSigmask(a.mask)
+		th.blocks = a.blocks
+	}
+	if err == nil {
+		_, err = th.hostRegs()
+	}
+	if err != nil {
+		return err
+	}
+	if th.at.injectable && a.at.injectable && a.kept != nil && th.setSiginfo(a.kept) != nil {
+		th.at.injectable = false
+	}
+	a.at.resettle(th.at, a.kept)
+	th.at = a.at
+	th.job.grouped = th.job.grouped || a.grouped
+	if th.at.stop.Reason == GroupStop {
+		th.at.stop.Reason = Interrupt
+	}
+	return nil
 }
 
 // Call calls a function on the thread that a Handler method is about, and returns when
@@ -123,7 +159,7 @@ func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	ic := &injectedCall{Call: c, before: th.at, kept: th.keepSiginfo(), grouped: th.job.grouped, blocks: th.blocks, xstate: slices.Clone(fpu)}
+	ic := &injectedCall{Call: c, before: th.putAside(fpu)}
 	there := th.at.elsewhere()
 	if err := c.Enter(&there.regs.own); err != nil {
 		return nil, err
@@ -146,7 +182,7 @@ func (t *Tracer) depart(th *Thread) error {
 	th.resendTrap()
 	th.release()
 	var err error
-	if th.call.mask, err = th.sigmask(); err != nil {
+	if th.call.before.mask, err = th.sigmask(); err != nil {
 		return err
 	}
 	th.handled, th.job.grouped = false, false
@@ -242,30 +278,12 @@ func (t *Tracer) sendAgain(th *Thread) {
 	th.resendHeld()
 }
 
-// bringHome puts everything back. The mask of signals stays as a function that has returned
-// has left it.
+// bringHome ends the call of a thread that is back from it.
 func (t *Tracer) bringHome(th *Thread, landed bool) {
 	ic := th.call
-	err := th.setExtended(ic.xstate)
-	if !landed {
-		_ = th.setSigmask(ic.mask)
-		th.blocks = ic.blocks
-	}
-	if err == nil {
-		_, err = th.hostRegs()
-	}
-	if err != nil {
-		th.endCall(err) // killed meanwhile
+	if err := th.takeBack(&ic.before, landed); err != nil {
+		th.endCall(err)
 		return
-	}
-	if th.at.injectable && ic.before.injectable && ic.kept != nil && th.setSiginfo(ic.kept) != nil {
-		th.at.injectable = false
-	}
-	ic.before.resettle(th.at, ic.kept)
-	th.at = ic.before
-	th.job.grouped = th.job.grouped || ic.grouped // the function ran in spite of it
-	if th.at.stop.Reason == GroupStop {
-		th.at.stop.Reason = Interrupt
 	}
 	ic.over = true
 }

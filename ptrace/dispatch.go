@@ -154,14 +154,12 @@ func (t *Tracer) execed(th *Thread) {
 	if err := t.toUserMode(th); err != nil {
 		return // its end follows
 	}
+	inherited := p.trap.execed()
 	p.noteDispositions()
 	p.faults, p.alone = faultActions{}, alone{} // the old program's handlers are addresses in its memory
-	if own := p.own; own != nil {
-		p.trapAction, p.own = nil, nil
-		if own.ignored { // which a new program inherits, but not a guard
-			p.trapIgnored, p.trapAction = true, own.action
-			_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, own.action) })
-		}
+	if inherited != nil {
+		p.trap.taken(inherited)
+		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, inherited) })
 	}
 	old := p.oldSpace
 	p.oldSpace = nil

@@ -37,18 +37,8 @@ func (r *Remote) ForgetTrap() {
 	}
 }
 
-// DefaultTrap says that the program believes to have the default action for SIGTRAP. It has a guard.
-func (p *Process) DefaultTrap() {
-	if p.trapAction != nil {
-		p.own = &trapDisposition{action: &sigaction{}}
-	}
-}
-
-// trapDisposition is what a process does with SIGTRAP itself, while a guard does it instead.
-type trapDisposition struct {
-	ignored, handled bool
-	action           *sigaction
-}
+// DefaultTrap says that the program believes to have the default action for SIGTRAP, if it has a guard. Else the answer is false, and nothing has happened.
+func (p *Process) DefaultTrap() (guarded bool) { return p.trap.believesDefault() }
 
 // Protect makes threads make system calls for us by the instruction at insn, behind which is a
 // breakpoint that a guard knows: from there it lets the thread go on with the context that is saved
@@ -230,14 +220,9 @@ const regainDelay = 5 * time.Millisecond
 const checkDelay = 20 * time.Millisecond
 
 func (t *Tracer) checkGuard(p *Process) {
-	if p.own == nil || p.trapHandled || p.regaining {
+	if !p.trap.toCheck(time.Now()) {
 		return
 	}
-	now := time.Now()
-	if now.Sub(p.guardSeen) < checkDelay {
-		return
-	}
-	p.guardSeen = now
 	st, err := procfs.ReadStatus(p.PID, 0)
 	switch {
 	case err != nil:
@@ -261,21 +246,21 @@ func (t *Tracer) noteIgnored(p *Process, st *procfs.Status) bool {
 
 // regainGuard puts the guard back that a breakpoint has taken away, soon.
 func (t *Tracer) regainGuard(p *Process) {
-	if p.regaining {
+	if p.trap.regaining {
 		return
 	}
-	p.regaining = true
+	p.trap.regaining = true
 	time.AfterFunc(regainDelay, func() {
 		_ = t.Do(func() {
-			p.regaining = false
+			p.trap.regaining = false
 			t.regainNow(p)
 		})
 	})
 }
 
 func (t *Tracer) regainNow(p *Process) {
-	p.unguarded = false
-	if p.own == nil || p.dropped || p.leaving {
+	p.trap.missing = false
+	if !p.trap.guarded() || p.dropped || p.leaving {
 		return
 	}
 	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && (Sigset(st.SigCgt).Has(unix.SIGTRAP) || t.noteIgnored(p, &st)) {
@@ -284,9 +269,9 @@ func (t *Tracer) regainNow(p *Process) {
 	// Of this process: a vfork child has actions of its own.
 	if p.Remote(func(r *Remote) error {
 		r.noteLoss()
-		return r.setSigaction(unix.SIGTRAP, p.trapAction)
+		return r.setSigaction(unix.SIGTRAP, p.trap.stands())
 	}) != nil {
-		p.unguarded = true // it is inside vfork(2)
+		p.trap.missing = true // it is inside vfork(2)
 		return
 	}
 	t.handler.GuardLost(p)
@@ -296,13 +281,13 @@ func (t *Tracer) regainNow(p *Process) {
 // th could not be stopped, and could not make system calls for us.
 func (t *Tracer) afterVfork(th *Thread) {
 	p := th.Proc
-	if p.trapAction == nil {
+	if p.trap.stands() == nil {
 		_ = p.NoteTrapAction() // it could not be read at the attach
 	}
-	if p.own != nil && !p.trapHandled {
+	if p.trap.guardOnly() {
 		th.unblock()
 	}
-	if p.unguarded {
+	if p.trap.missing {
 		t.regainNow(p)
 	}
 	t.handler.VforkEnded(th)

@@ -95,8 +95,8 @@ func TestAGuardStandsInPlaceOfTheProgramsAction(t *testing.T) {
 				})
 			})
 			k.do(func() error {
-				if k.p.own == nil || k.p.own.handled != was || k.p.own.ignored != (kind == "ignore") || k.p.trapHandled != was {
-					t.Errorf("the program's own action is taken for %+v", k.p.own)
+				if !k.p.trap.guarded() || k.p.trap.own.handled != was || k.p.trap.own.ignored != (kind == "ignore") || k.p.trap.handled() != was {
+					t.Errorf("the program's own action is taken for %+v", k.p.trap)
 				}
 				return nil
 			})
@@ -114,8 +114,8 @@ func TestAGuardStandsInPlaceOfTheProgramsAction(t *testing.T) {
 				t.Errorf("afterwards the action is %q, was %q", got, want)
 			}
 			k.do(func() error {
-				if k.p.own != nil || k.p.trapHandled != was || k.p.trapIgnored != (kind == "ignore") {
-					t.Errorf("there is a guard still: %+v", k.p.own)
+				if k.p.trap.guarded() || k.p.trap.handled() != was || k.p.trap.ignored() != (kind == "ignore") {
+					t.Errorf("there is a guard still: %+v", k.p.trap)
 				}
 				return nil
 			})
@@ -133,8 +133,8 @@ func TestAGuardThatCannotBeChangesNothing(t *testing.T) {
 	want := k.prog.Do("ask", "did")
 	withRoom(k, func(r *Remote) error {
 		err := r.Guard(unix.SIGTRAP, GuardHandler{Handler: foo}, savedAction, scratchAction, func() error { return failed })
-		if !errors.Is(err, failed) || k.p.own != nil {
-			t.Errorf("%v; a guard: %+v", err, k.p.own)
+		if !errors.Is(err, failed) || k.p.trap.guarded() {
+			t.Errorf("%v; a guard: %+v", err, k.p.trap)
 		}
 		return nil
 	})
@@ -146,7 +146,7 @@ func TestAGuardThatCannotBeChangesNothing(t *testing.T) {
 		own.flags |= saResetHand
 		must(r.setSigaction(unix.SIGTRAP, own))
 		err := r.Guard(unix.SIGTRAP, GuardHandler{Handler: foo}, savedAction, scratchAction, func() error { t.Error("it goes on"); return nil })
-		if now := must2(r.sigaction(unix.SIGTRAP)); !errors.Is(err, ErrOnce) || *now != *own || k.p.own != nil {
+		if now := must2(r.sigaction(unix.SIGTRAP)); !errors.Is(err, ErrOnce) || *now != *own || k.p.trap.guarded() {
 			t.Errorf("%v; the action is %+v, was %+v", err, now, own)
 		}
 		own.flags &^= saResetHand
@@ -302,8 +302,8 @@ func TestAProgramTakesItsGuardsPlace(t *testing.T) {
 			}
 			k.prog.Do("call", "did")
 			k.do(func() error {
-				if k.p.own != nil || k.p.trapIgnored != (c.act == "act ignore") {
-					t.Errorf("there is a guard still: %+v, ignored: %v", k.p.own, k.p.trapIgnored)
+				if k.p.trap.guarded() || k.p.trap.ignored() != (c.act == "act ignore") {
+					t.Errorf("there is a guard still: %+v, ignored: %v", k.p.trap, k.p.trap.ignored())
 				}
 				return nil
 			})

@@ -56,16 +56,13 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 		r.th.alone().actions |= sigbit(sig)
 	}
 	if p := r.th.Proc; sig == unix.SIGTRAP {
-		p.own = &trapDisposition{own.handler == sigIgn, own.handler > sigIgn, own}
-		p.trapIgnored, p.trapHandled, p.trapAction, p.trapDoubt = false, own.handler > sigIgn, sa, nil
+		p.trap.guardedBy(sa, own)
 	}
 	return nil
 }
 
 // GuardDoubted tells that nobody knows just now what stands as the process's action for SIGTRAP: a breakpoint has reset it, or the program may have set another.
-func (p *Process) GuardDoubted() bool {
-	return p.own == nil || p.trapDoubt != nil || p.regaining || p.unguarded
-}
+func (p *Process) GuardDoubted() bool { return p.trap.doubted() }
 
 // guarded tells whether handler is the action of signals, in a forked child, and notes what that tells of its actions for faults.
 func (r *Remote) guarded(signals Sigset, handler arch.Addr) (bool, error) {
@@ -136,7 +133,7 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 		instead = saved
 	}
 	now, err := r.exchange(sig, instead, scratch)
-	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && p.trapAction != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
+	lost := err == nil && sig == unix.SIGTRAP && p.trap.guarded() && p.trap.left(now) // by a breakpoint
 	switch ours := err == nil && now.handler == uintptr(handler) || lost; {
 	case err != nil:
 	case ours && !alone:
@@ -147,8 +144,8 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	if err != nil {
 		return fmt.Errorf("putting back the action of %s: %w", unix.SignalName(sig), err)
 	}
-	if sig == unix.SIGTRAP && p.own != nil {
-		p.trapIgnored, p.trapHandled, p.trapAction, p.own = p.own.ignored, p.own.handled, p.own.action, nil
+	if sig == unix.SIGTRAP {
+		p.trap.unguarded()
 	}
 	return nil
 }

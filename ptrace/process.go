@@ -20,17 +20,9 @@ type Process struct {
 	startTime uint64
 	pidfd     int // -1 if the kernel has none
 
-	// trapIgnored and trapHandled are the process's disposition of SIGTRAP when
-	// it was last known not to be changed by a breakpoint of ours.
-	trapIgnored, trapHandled bool
-	trapAction               *sigaction
-	own                      *trapDisposition // while there is a guard, whose action trapAction is then
-	trapDoubt                *sigaction       // what a breakpoint has left of one that the program has set in the guard's place
-	regaining                bool
-	unguarded                bool // the guard could not be put back yet
-	guardSeen                time.Time
-	faults                   faultActions
-	alone                    alone
+	trap   trapAction
+	faults faultActions
+	alone  alone
 
 	continues uint64 // SIGCONTs that were recorded
 
@@ -98,8 +90,7 @@ func (t *Tracer) newProcess(pid int, space *Space) *Process {
 // noteDispositions remembers what the process does with SIGTRAP.
 func (p *Process) noteDispositions() {
 	if st, err := procfs.ReadStatus(p.PID, 0); err == nil {
-		p.trapIgnored = Sigset(st.SigIgn).Has(unix.SIGTRAP)
-		p.trapHandled = Sigset(st.SigCgt).Has(unix.SIGTRAP)
+		p.trap.seen(Sigset(st.SigIgn).Has(unix.SIGTRAP), Sigset(st.SigCgt).Has(unix.SIGTRAP))
 		p.seccomp = st.Seccomp
 	}
 }

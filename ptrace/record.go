@@ -237,8 +237,7 @@ func (t *Tracer) tellGone(th *Thread) {
 
 func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	p := t.newProcess(tid, space)
-	p.trapIgnored, p.trapHandled = parent.Proc.trapIgnored, parent.Proc.trapHandled
-	p.trapAction, p.own = parent.Proc.trapAction, parent.Proc.own
+	p.trap = parent.Proc.trap.child()
 	if space == nil {
 		p.parent, p.written = parent.Proc.Space, parent.written
 	}

@@ -369,18 +369,3 @@ func (r *Remote) setSigaction(sig unix.Signal, sa *sigaction) error {
 		return err
 	})
 }
-
-// NoteTrapAction remembers the process's action for SIGTRAP, if it has one, so that
-// it can be put back when a breakpoint in a thread that blocks the signal resets it.
-func (p *Process) NoteTrapAction() error {
-	if !p.trapIgnored && !p.trapHandled {
-		return nil
-	}
-	return p.Remote(func(r *Remote) error {
-		sa, err := r.sigaction(unix.SIGTRAP)
-		if err == nil {
-			p.trapAction = sa
-		}
-		return err
-	})
-}

@@ -53,7 +53,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	th.guard.unsure, th.guard.answered = true, false
 	t.checkGuard(p)
-	if th.owed.mask != nil || !p.trapIgnored && !p.trapHandled && !th.blocks.trap && !th.blocks.all {
+	if th.owed.mask != nil || !p.trap.matters() && !th.blocks.trap && !th.blocks.all {
 		return
 	}
 	m, err := th.sigmask()
@@ -61,7 +61,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		return
 	}
 	takenOut := th.takenOut(m)
-	if takenOut && p.own != nil && !p.trapHandled {
+	if takenOut && p.trap.guardOnly() {
 		if th.blocks.all = (m | forced).Full(); m.Has(unix.SIGILL) { // it may be the breakpoint that has taken SIGTRAP out
 			t.regainGuard(p)
 		}
@@ -69,13 +69,13 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	with := m | sigbit(unix.SIGTRAP)
 	th.blocks.all = with.Full()
-	if th.blocks.all && p.own != nil && !p.trapHandled && !th.unblocked.sentWaits {
+	if th.blocks.all && p.trap.guardOnly() && !th.unblocked.sentWaits {
 		th.unblocked.blocksLess(with) // until the thread is let go: see Space.Unblock
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
-	if blocked && p.own == nil && p.trapHandled && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
+	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.trap.tellsOfMask()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
+	if blocked && !p.trap.guarded() && p.trap.handled() && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
 	if th.guard.answered = blocked; blocked && m != with {
@@ -83,12 +83,12 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	th.unblocked.owesBlock = false
 	switch {
-	case p.trapAction == nil && !p.trapIgnored:
-	case p.own != nil && !p.trapHandled:
+	case p.trap.stands() == nil && !p.trap.ignored():
+	case p.trap.guardOnly():
 		if blocked {
 			t.regainGuard(p)
 		}
-	case p.trapIgnored || p.trapHandled && blocked:
+	case p.trap.ignored() || p.trap.handled() && blocked:
 		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
 	}
 }
@@ -120,13 +120,6 @@ func (th *Thread) hasTrap() bool {
 	return err != nil || st.State == 't'
 }
 
-// sure tells that a breakpoint which has reset the action has found SIGTRAP blocked: the guard has it, which the program can't replace unseen, in
-// front of a handler. To look costs as much as a hit. It is not done for handlers that look like Go's, which blocks all signals or none.
-func (d *trapDisposition) sure() bool {
-	const likeGo = saOnStack | saSiginfo | saRestart
-	return d != nil && d.handled && !(d.action.mask.Full() && d.action.flags&likeGo == likeGo)
-}
-
 // RestoreTrap puts back the action and the mask of SIGTRAP now, during a Handler's
 // Breakpoint for the thread, not after that has returned. Call it before you read or
 // change the action of SIGTRAP.
@@ -140,7 +133,7 @@ func (th *Thread) RestoreTrap() {
 func (r *Remote) askTrap() error {
 	p := r.th.Proc
 	sa, err := r.sigaction(unix.SIGTRAP)
-	if err == nil && (p.trapAction == nil || sa.rest() != p.trapAction.rest()) {
+	if known := p.trap.stands(); err == nil && (known == nil || sa.rest() != known.rest()) {
 		p.tracer.takeTrap(p, sa)
 		r.th.blocks.inTrapHandler = false
 	}
@@ -157,8 +150,8 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 	lost := sa.handler == 0
 	if lost {
 		sa.handler = sigIgn // all that is known if the action could not be read at the attach
-		if p.trapAction != nil {
-			sa.handler = p.trapAction.handler
+		if known := p.trap.stands(); known != nil {
+			sa.handler = known.handler
 		}
 	}
 	p.tracer.takeTrap(p, sa)
@@ -175,7 +168,7 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 // So it is with the guard in front of no handler, unless a breakpoint has taken that away some milliseconds before: then nobody can tell.
 func (th *Thread) keptHandler() bool {
 	p := th.Proc
-	if asks := p.trapHandled || p.own != nil && th.blocks.trap && !p.regaining; !asks || th.at.stale {
+	if asks := p.trap.handled() || p.trap.guarded() && th.blocks.trap && !p.trap.regaining; !asks || th.at.stale {
 		return false
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
@@ -200,14 +193,14 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if err != nil {
 		return false
 	}
-	if th.unblocked.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() {
+	if th.unblocked.owesBlock && p.trap.guarded() && info.Code() <= 0 && th.postpone() {
 		th.keepBlocked()
 		t.dispatchAgain(th)
 		return true
 	}
-	if th.guard.asked && p.own != nil && info.Code() <= 0 {
+	if th.guard.asked && p.trap.guarded() && info.Code() <= 0 {
 		switch {
-		case p.own.ignored: // it is not to end a system call
+		case p.trap.own.ignored: // it is not to end a system call
 			th.guard.asked = false
 			t.dispatchAgain(th)
 			return true
@@ -217,17 +210,17 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 			return true
 		}
 	}
-	known := p.trapAction != nil && (p.own == nil || p.own.handled)
+	known := p.trap.stands() != nil && !p.trap.guardOnly()
 	if th.guard.asked || known && info.Code() > 0 && !info.breakpoint() {
-		th.guard.asked, th.blocks.inTrapHandler = false, p.trapHandled && p.own == nil // a guard does not block the signal for it
-		if p.own != nil && info.Code() > 0 {
+		th.guard.asked, th.blocks.inTrapHandler = false, p.trap.handled() && !p.trap.guarded() // a guard does not block the signal for it
+		if p.trap.guarded() && info.Code() > 0 {
 			info.markOwn()
 			_ = th.SetSiginfo(info)
 		}
 		return false
 	}
-	if !known && p.own == nil {
-		if p.noteDispositions(); !p.trapHandled && !p.trapIgnored { // also that it is ignored a breakpoint takes away
+	if !known && !p.trap.guarded() {
+		if p.noteDispositions(); !p.trap.matters() { // also that it is ignored a breakpoint takes away
 			return false
 		}
 	}
@@ -253,7 +246,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 // frame is on the thread's stack, above all that it has called.
 func (th *Thread) nested() bool {
 	const most = 64 << 10 // bytes of stack that are looked at
-	own := th.Proc.own.action
+	own := th.Proc.trap.own.action
 	regs, err := th.hostRegs()
 	if err != nil || host.Frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
 		return false
@@ -261,7 +254,7 @@ func (th *Thread) nested() bool {
 	stack := make([]byte, most)
 	for n := len(stack); n >= pageSize; n /= 2 {
 		if th.Proc.Space.ReadMemory((regs.SP()+7)&^7, stack[:n]) == nil {
-			return host.Frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
+			return host.Frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trap.guard.restorer))
 		}
 	}
 	return false
@@ -282,24 +275,24 @@ func (r *Remote) judgeTrap(sent bool) (blocks bool, err error) {
 		return false, err
 	}
 	lost := sa.handler == 0
-	if known := p.trapAction; lost && known != nil && known.handler > sigIgn && sa.rest() == known.rest() {
-		return r.th.hitAlone() && sent, r.setSigaction(unix.SIGTRAP, known)
+	if p.trap.left(sa) {
+		return r.th.hitAlone() && sent, r.setSigaction(unix.SIGTRAP, p.trap.stands())
 	}
-	if p.own == nil {
+	if !p.trap.guarded() {
 		if !lost {
 			p.tracer.takeTrap(p, sa)
 		}
 		return false, nil
 	}
 	if lost && !sa.fallsBack() {
-		p.trapDoubt = sa
+		p.trap.doubts(sa)
 	}
 	switch {
-	case p.trapDoubt != nil && (lost && !sa.fallsBack() || sa.handler == p.trapAction.handler):
+	case p.trap.doubt != nil && (lost && !sa.fallsBack() || sa.handler == p.trap.guard.handler):
 		if !sent { // nobody ignores it
 			return false, nil
 		}
-		sa = p.trapDoubt
+		sa = p.trap.doubt
 		sa.handler = sigIgn
 		err = r.setSigaction(unix.SIGTRAP, sa)
 	case lost: // the guard has the program die of the signal
@@ -307,18 +300,6 @@ func (r *Remote) judgeTrap(sent bool) (blocks bool, err error) {
 	}
 	p.tracer.takeTrap(p, sa)
 	return false, err
-}
-
-// rest is what a breakpoint leaves of an action.
-func (sa *sigaction) rest() sigaction {
-	rest := *sa
-	rest.handler = 0
-	return rest
-}
-
-// fallsBack tells of a default action that it is the one by which a guard has the program die.
-func (sa *sigaction) fallsBack() bool {
-	return sa.flags == 0 && sa.restorer == 0 && sa.mask|unblockable == allSignals
 }
 
 // hitAlone tells whether th, and no other thread of the process, may have come to a breakpoint since the guard was last seen in its place.
@@ -332,7 +313,7 @@ func (th *Thread) hitAlone() bool {
 }
 
 // noteLoss is called before the guard is put back that a breakpoint has reset. It keeps what the action tells that stands there now of why: either
-// the program had set another one in the guard's place (trapDoubt), or a thread blocked SIGTRAP. If only one thread may have come to a breakpoint
+// the program had set another one in the guard's place (trapAction.doubt), or a thread blocked SIGTRAP. If only one thread may have come to a breakpoint
 // meanwhile, it is that one, and it is to block SIGTRAP again when one is sent (owesBlock).
 func (r *Remote) noteLoss() {
 	p := r.th.Proc
@@ -340,8 +321,8 @@ func (r *Remote) noteLoss() {
 	if err != nil || sa.handler != 0 || sa.fallsBack() {
 		return
 	}
-	if sa.rest() != p.trapAction.rest() {
-		p.trapDoubt = sa
+	if !p.trap.left(sa) {
+		p.trap.doubts(sa)
 		return
 	}
 	for _, th := range p.threads {
@@ -375,17 +356,4 @@ func (th *Thread) keepBlocked() {
 	}
 	th.blocks.trap, th.guard.asked, th.unblocked.owesBlock = true, false, false
 	th.owed.trapsWait()
-}
-
-// takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, there is none any more.
-func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
-	guarded := p.own != nil
-	if guarded && sa.handler == p.trapAction.handler {
-		return
-	}
-	p.own, p.trapAction, p.trapDoubt = nil, sa, nil
-	p.trapIgnored, p.trapHandled = sa.handler == sigIgn, sa.handler > sigIgn
-	if guarded {
-		t.handler.GuardTaken(p)
-	}
 }
