@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -274,7 +276,29 @@ func (sn *scenario) run(ctx context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, sn.req.duration)
 		defer cancel()
 	}
+	over := make(chan struct{})
+	var watch sync.WaitGroup // sn.lines may be closed when it is over
+	watch.Go(func() { sn.watchOutlived(over) })
 	sn.sc.Run(ctx)
+	close(over)
+	watch.Wait()
+}
+
+// watchOutlived says once, when the process has ended and followed children have not, that these are waited for.
+func (sn *scenario) watchOutlived(over <-chan struct{}) {
+	tick := time.NewTicker(goneInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		if left := outlived(sn.sess); left != "" {
+			sn.lines.put(sn.std.err, "gokprobe: "+left+"; an interrupt ends that\n")
+			return
+		}
+	}
 }
 
 // finish runs the scenario's own end, and prints and writes what became of it.
@@ -385,7 +409,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	if err := sess.Start(); err != nil {
 		return sn.abort(err)
 	}
-	sn.run(context.Background())
+	sn.run(relay.enough)
 	relay.finish(sess)
 	if err := errors.Join(sn.files.close(), sn.sc.Disarm(), sess.Close()); err != nil {
 		std.warn("%s", sentence(err))

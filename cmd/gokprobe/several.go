@@ -46,6 +46,7 @@ type holding struct {
 	injecting *injecting     // of faulting
 	files     *sessionFiles
 	comm      string
+	outlived  bool // it was told that it has ended, and what it has left has not
 }
 
 // attachSeveral does to all processes that are meant, and to those that map a file as they come, what newJoint makes.
@@ -301,9 +302,23 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 		case t := <-found:
 			s.late(ending, t)
 		case <-tick.C:
+			s.tellOutlived()
 			s.letGo()
 		case <-ending.Done():
 			return
+		}
+	}
+}
+
+// tellOutlived says once of each process that has ended, while followed children of it have not, that these are waited for.
+func (s *several) tellOutlived() {
+	for _, h := range s.all() {
+		if h.outlived {
+			continue
+		}
+		if left := outlived(h.sess); left != "" {
+			h.outlived = true
+			s.std.warn("%s", left)
 		}
 	}
 }

@@ -182,13 +182,25 @@ func (w *work) wait(ctx context.Context) {
 
 // tellOutlived says once, when the process has ended and followed children have not, what is waited for.
 func (w *work) tellOutlived() {
-	if w.exitTold || w.sess.Exit() == nil {
+	if w.exitTold {
 		return
 	}
-	if n := len(w.sess.Processes()); n > 0 {
+	if left := outlived(w.sess); left != "" {
 		w.tellExit()
-		w.std.warn("process %d has ended, and what it has left is followed further (%s now); an interrupt ends that", w.sess.PID(), processes(n))
+		w.std.warn("%s; an interrupt ends that", left)
 	}
+}
+
+// outlived says that a process has ended and followed children have not; it is empty otherwise.
+func outlived(sess *kprobes.Session) string {
+	if sess.Exit() == nil {
+		return ""
+	}
+	n := len(sess.Processes())
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), processes(n))
 }
 
 // gone reports whether no probe is left and none will come back, and why.
