@@ -53,7 +53,7 @@ type holding struct {
 func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req request, newJoint jointMaker) error {
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	req.progress = std.progress("attaching to %s", processes(len(meant)))
+	req.progress = std.progress("attaching to %s", clean.Count(len(meant), "process"))
 	defer req.progress.end()
 	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
 	ctx, armed := req.arming(in.ctx)
@@ -87,13 +87,6 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 	s.announce()
 	s.wait(in.ctx, found)
 	return s.finish(in.again)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }
 
 // record opens the output, for records if any are wanted.
@@ -263,7 +256,7 @@ func (s *several) announce() {
 	}
 	said := "nothing yet"
 	if len(held) > 0 {
-		said = plural(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
+		said = clean.Count(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
 	}
 	if s.file != nil {
 		said += ", and in whatever maps " + clean.Line(s.file.file)
@@ -387,7 +380,7 @@ func (s *several) release() error {
 	s.held = nil
 	s.mu.Unlock()
 	s.req.progress.end()
-	defer s.std.progress("removing the probes from %s", processes(len(held))).end()
+	defer s.std.progress("removing the probes from %s", clean.Count(len(held), "process")).end()
 	s.does.leave(held)
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup

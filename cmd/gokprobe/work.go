@@ -126,17 +126,10 @@ func (w *work) announce() {
 	if waiting > 0 {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", clean.Count(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
 	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // goneInterval is how often wait looks whether all probes are gone for good.
@@ -200,7 +193,7 @@ func outlived(sess *kprobes.Session) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), processes(n))
+	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), clean.Count(n, "process"))
 }
 
 // gone reports whether no probe is left and none will come back, and why.
@@ -290,14 +283,14 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	}
 	tellPatterns(w.std, sum.Patterns)
 	if n := lostBy(sum.Losses, tooFast); n > 0 {
-		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
+		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", clean.Count(n, "record"))
 	}
 	if disturbed > 0 {
 		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until they were armed again are not counted",
-			plural(int(disturbed), "time"))
+			clean.Count(disturbed, "time"))
 	}
 	if lost > 0 && outErr == nil {
-		w.std.warn("%s lost, since the output was read too slowly", plural(int(lost), "record"))
+		w.std.warn("%s lost, since the output was read too slowly", clean.Count(lost, "record"))
 	}
 	return w.printSummary(sum)
 }
