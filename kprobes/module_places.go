@@ -138,5 +138,8 @@ func (d *domain) copies() []aim {
 }
 
 func notInChild(kp *Kprobe, err error) {
+	if kp.waits && len(kp.placements) == 0 {
+		kp.reason = err.Error() // a later program may have a better place
+	}
 	kp.session.registry.tell(kp, "probe %s is not placed in a followed child: %v", err)
 }
