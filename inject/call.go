@@ -50,7 +50,7 @@ func (c *Call) fetch() error {
 		return c.err
 	}
 	c.fetched = true
-	c.Values, c.err = c.place.values.Layout.Fetch(c.Regs, c.Regs, c.saved, values.Host(c.place.fault.in.session.Symbols(), c.Comm()))
+	c.Values, c.err = c.place.values.Layout.Fetch(c.Regs, c.Regs, c.saved, values.Host(c.place.fault.in.session.Symbols(), c.Comm(), c.ReturnPlace))
 	return c.err
 }
 

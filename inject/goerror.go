@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -275,7 +276,7 @@ func field(fields []symbols.Field, t symbols.Type, x expression, i int, e ast.Ex
 	kv, ok := e.(*ast.KeyValueExpr)
 	if !ok {
 		if i >= len(fields) {
-			return symbols.Field{}, x, fmt.Errorf("%s has %d fields", t.Name(), len(fields))
+			return symbols.Field{}, x, fmt.Errorf("%s has %s", t.Name(), clean.Count(len(fields), "field"))
 		}
 		return fields[i], x.with(e), nil
 	}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -208,7 +209,9 @@ type RuleError struct {
 }
 
 // Error implements error.
-func (e *RuleError) Error() string { return fmt.Sprintf("cannot inject into %s: %v", e.Rule, e.Err) }
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("cannot inject into %s: %v", clean.Spec(e.Rule), e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *RuleError) Unwrap() error { return e.Err }

@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/values"
@@ -62,6 +63,11 @@ func (f *Fault) newComing(at trace.Place, in kprobes.Arrival, on bool) (*place, 
 		p.kp.Flags = 0
 	}
 	return p, p.decide()
+}
+
+// does tells of a probe whether it is one of the fault's: at an address of several names calls are counted once, in each program.
+func (f *Fault) does(kp *kprobes.Kprobe) bool {
+	return slices.ContainsFunc(f.places.All(), func(p *place) bool { return p.kp == kp })
 }
 
 // others tells of a place whether another SPEC of the rule has it: its calls are counted once.

@@ -251,7 +251,7 @@ func TestWhatComesAndCanNotBeProbedIsToldOnce(t *testing.T) {
 	if st := some.Stats(); len(st.Places) != 1 || st.Places[0].Name != "wreck" || st.Calls != 3 || !strings.HasSuffix(some.Skipped(), " (1)") {
 		t.Errorf("%+v, skipped: %s", st, some.Skipped())
 	}
-	if n := c.heard("some: 1 of 2 places are not probed: "); n != 1 {
+	if n := c.heard("some: 1 of 2 places is not probed: "); n != 1 {
 		t.Errorf("told %d times: %q", n, c.said)
 	}
 	if n := c.heard("probe libplug.so:zz* is not placed: unknown symbol"); n != 1 {
@@ -320,6 +320,32 @@ func TestRulesPatternsWaitForPrograms(t *testing.T) {
 		t.Errorf("%v, want ErrUnknownSymbol", err)
 	}
 	c.end()
+}
+
+// TestAFunctionOfTwoNamesIsCountedOnceInAProgram for which a rule waited, by both; and in another program, in which they are two functions, both are.
+func TestAFunctionOfTwoNamesIsCountedOnceInAProgram(t *testing.T) {
+	spawned := testprog.Build(t, "spawned", "-Dfoo=food", "-DALIAS=barf")
+	for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+		opts.Follow, opts.AwaitPrograms = true, true
+		p := testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+		c := comingTo(t, p, opts)
+		var rules []*inject.Fault
+		for _, specs := range [][]string{{"foo[d]", "bar[f]"}, {"bar[f]", "foo[d]"}, {"food", "bar[f]"}, {"fo[o]d*", "barf"}, {"food", "barf"}, {"*[ar]rf", "bar?", "fo?d"}} {
+			rules = append(rules, c.add(inject.Rule{Specs: specs, Attr: attr(t), Handler: func(*inject.Call) bool { return true }}))
+		}
+		const n = 4
+		for i, how := range []string{"fork", "vfork", "spawn", "parent"} {
+			if got, want := p.Do(fmt.Sprintf("%s %d", how, i), "child"), fmt.Sprintf("child %d", 2*i); got != want {
+				t.Errorf("%s: %s, want %s", how, got, want)
+			}
+		}
+		for _, f := range rules {
+			if st := f.Stats(); st.Calls != n {
+				t.Errorf("%s: %d calls, want %d: %+v", f.Name(), st.Calls, n, st.Places)
+			}
+		}
+		c.end()
+	}
 }
 
 // sameFiles compares where a pattern was found.

@@ -139,6 +139,9 @@ func (p *place) prepare() error {
 	} else {
 		p.kp.PreHandler = p.hit
 	}
+	if len(p.fault.rule.specs()) > 1 {
+		p.kp.Unless = p.fault.does
+	}
 	p.kp.Flags = kprobes.FlagDisabled
 	if p.kp.Addr = p.Addr; p.Symbol != "" {
 		p.kp.Addr, p.kp.SymbolName = 0, p.Symbol

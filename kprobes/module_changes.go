@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -249,15 +250,24 @@ func (rg *registry) wait(kp *Kprobe, why string, err error) {
 	}
 	why = lib + " is not loaded yet"
 	if kp.absence.waiting(why, false); kp.pattern == nil {
-		rg.s.warn("probe %s waits: %s", kp.name(), why)
+		rg.s.warn("probe %s waits: %s%s", clean.Short(kp.name()), why, rg.meant(lib))
 	}
+}
+
+// meant asks whether a library that is not there was misspelt, if one of a similar name is.
+func (rg *registry) meant(lib string) string {
+	near := rg.s.table.NearModules(lib)
+	if len(near) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(near, " or ") + "?"
 }
 
 // noProgramYet is why a probe waits.
 const noProgramYet = "no program has it yet"
 
 func (rg *registry) tellWaits(name, why string, err error) {
-	rg.s.warn("probe %s waits, %s: %s", name, why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+	rg.s.warn("probe %s waits, %s: %s", clean.Short(name), why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
 }
 
 // AwaitsPrograms tells that names and patterns wait for programs that have them (Options.AwaitPrograms, with Follow).

@@ -138,5 +138,8 @@ func (d *domain) copies() []aim {
 }
 
 func notInChild(kp *Kprobe, err error) {
+	if len(kp.placements) == 0 {
+		kp.absence.passedBy(err.Error())
+	}
 	kp.session.registry.tell(kp, "probe %s is not placed in a followed child: %v", err)
 }

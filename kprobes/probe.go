@@ -69,6 +69,9 @@ type Kprobe struct {
 	// RecordHandler gets the Program's records.
 	RecordHandler RecordHandler
 
+	// Unless, if it is set, tells of another probe at an address that this one is not to be placed there beside it (ErrPlaced). It is called on the tracer's thread.
+	Unless func(other *Kprobe) bool
+
 	// Flags may hold FlagDisabled at registration. The others are set by the
 	// session; read them by Session.Status.
 	Flags Flags

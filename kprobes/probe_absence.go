@@ -12,7 +12,7 @@ import "github.com/gokprobe/gokprobe/symbols"
 //	                endAll  v    │                    v (by no name)
 //	                      why alone: nothing brings it back by itself
 //
-// refused changes only the reason: a later module may have a place.
+// refused and passedBy change only the reason: a later module or program may have a place.
 type absence struct {
 	waits   bool   // it is placed when a module comes
 	why     string // it has no place
@@ -36,6 +36,13 @@ func (a *absence) refused(why string) (first bool) {
 	first = !a.toldRefused
 	a.why, a.toldRefused = why, true
 	return first
+}
+
+// passedBy: a program of a child's came, and why it has no place for it. A later one may have a better place.
+func (a *absence) passedBy(why string) {
+	if a.waits {
+		a.why = why
+	}
 }
 
 // lost: the new program can't have it.

@@ -276,7 +276,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		at, err = d.look.checkJprobe(at, entry)
 	}
 	st := d.siteAt(at)
-	if err == nil && kp.pattern != nil && st != nil && slices.ContainsFunc(st.probes, func(o *Kprobe) bool { return o.pattern == kp.pattern }) {
+	if err == nil && st != nil && slices.ContainsFunc(st.probes, kp.standsFor) {
 		err = ErrPlaced
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
@@ -301,6 +301,11 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	kp.absence.placed()
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
+}
+
+// standsFor tells that o does at its place what kp would do there.
+func (kp *Kprobe) standsFor(o *Kprobe) bool {
+	return kp.pattern != nil && o.pattern == kp.pattern || kp.Unless != nil && kp.Unless(o)
 }
 
 // withdraw is the opposite of attach.

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
@@ -28,6 +29,8 @@ type HitRecord struct {
 	Time    time.Time
 	// Foreign tells that a followed child has recorded the hit which executes another program, where types may be others.
 	Foreign bool
+
+	domain *domain
 
 	took  *Took      // of a call, if the tracer has made the record
 	halts *halts.Log // of the thread, if the target has
@@ -58,7 +61,7 @@ func (kp *Kprobe) checkProgram() error {
 	}
 	for _, i := range checked.Code {
 		if c := i.Call; c != nil && c.Func == program.RingReserve && c.Size < recordHead {
-			return fmt.Errorf("%w: it has %d bytes", ErrShortRecord, c.Size)
+			return fmt.Errorf("%w: it has %s", ErrShortRecord, clean.Count(c.Size, "byte"))
 		}
 	}
 	own := *kp.Program
@@ -348,7 +351,7 @@ func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
 func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte, took *Took) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
-	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Foreign: regs.domain.foreign(), took: took}
+	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Foreign: regs.domain.foreign(), domain: regs.domain, took: took}
 	rk.keep(w)
 	if rk.startDraining(); rk.taken.Len() >= turn {
 		rk.drain()

@@ -268,7 +268,7 @@ func (rk *recordKeeper) handOn(until uint64) int {
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), ended: w.time}
+		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), domain: w.domain, ended: w.time}
 		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm, r.halts = by.PID, by.TID, by.Comm(now), by.Halts
 		}

@@ -428,3 +428,18 @@ func (rl *relays) showTrue(at arch.Addr, p []byte) {
 		}
 	}
 }
+
+// ReplacesReturns tells that return addresses on the target's stacks may be replaced (Options.Returns).
+func (s *Session) ReplacesReturns() bool { return s.opts.Returns != ReturnSites }
+
+// ReturnPlace is where at leads to, if it was found on a stack in the place of a return address: the place that is returned to, for one
+// that we have replaced, else at itself. It is for handlers.
+func (r *Regs) ReturnPlace(at arch.Addr) arch.Addr { return r.domain.followed.relays.behind(at) }
+
+// ReturnPlace is that of Regs, for what the record has. It is for RecordHandlers.
+func (r *HitRecord) ReturnPlace(at arch.Addr) arch.Addr {
+	if r.domain == nil {
+		return at
+	}
+	return r.domain.followed.relays.behind(at)
+}

@@ -75,8 +75,13 @@ func (s hooks) Left(p *ptrace.Process, old *ptrace.Space) {
 // rearm resolves symbol probes again in a new program, when its libraries are there and
 // nothing of them has run. watched is what rg.watched was before.
 func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
+	rg.watched.Store(watched) // whatever becomes of this program: else those that its children execute would have no probes
 	if err := rg.s.target.runToEntry(p); err != nil {
 		rg.s.warn("following the new program: %v", err)
+		if d.unlessEnding(err) != nil {
+			defer d.look.anew()()
+			d.linker.watch() // for probes that are registered later
+		}
 		return
 	}
 	if err := rg.s.table.Refresh(); err != nil {
@@ -85,7 +90,6 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 	rg.renewBlacklist(false)
 	defer d.look.anew()()
 	d.linker.watch()
-	rg.watched.Store(watched) // else programs that its children execute would have no probes
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.absence.lost(err.Error())

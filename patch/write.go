@@ -54,7 +54,7 @@ func (f *failures) add(err error) {
 
 func (f *failures) err() error {
 	if more := f.n - len(f.first); more > 0 {
-		return errors.Join(append(f.first, fmt.Errorf("and %d places more", more))...)
+		return errors.Join(append(f.first, fmt.Errorf("more such places: %d", more))...)
 	}
 	return errors.Join(f.first...)
 }

@@ -70,7 +70,7 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		return true, nil
 	}
 	comm := c.hit.Comm()
-	got, err := v.Layout.Fetch(c.hit, c.hit, saved, values.Host(c.session().Symbols(), comm))
+	got, err := v.Layout.Fetch(c.hit, c.hit, saved, values.Host(c.session().Symbols(), comm, nil))
 	if err != nil {
 		return false, c.script.errorAt(p.pos, err)
 	}

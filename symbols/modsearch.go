@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -134,10 +135,31 @@ func (s *snapshot) linkedFrom(name string) (found []*Module) {
 	return found
 }
 
-// unknownModule is the error for an unknown module name. It suggests the nearest names, or lists
-// a few modules.
-func (s *snapshot) unknownModule(name string) error {
-	near := nearest(name, func(yield func(string) bool) {
+// NearModules names the modules whose names are most like that of a library which is not mapped. It names none if a file of that name lies beside a module: that is
+// probably meant, and may come later.
+func (t *Table) NearModules(library string) []string {
+	s := t.snap.Load()
+	near := s.nearModules(library)
+	if len(near) == 0 || t.files == nil || strings.ContainsRune(library, '/') {
+		return near
+	}
+	looked := map[string]bool{}
+	for _, m := range s.named {
+		dir := path.Dir(m.Path)
+		if looked[dir] || !path.IsAbs(dir) {
+			continue
+		}
+		looked[dir] = true
+		if _, err := t.files.Stat(path.Join(dir, library)); err == nil {
+			return nil
+		}
+	}
+	return near
+}
+
+// nearModules names the modules whose names are most like name.
+func (s *snapshot) nearModules(name string) []string {
+	return nearest(name, func(yield func(string) bool) {
 		for _, m := range s.named {
 			stem := m.Name // libc of libc.so.6
 			if i := strings.IndexAny(m.Name, ".-"); i > 0 {
@@ -150,6 +172,12 @@ func (s *snapshot) unknownModule(name string) error {
 			}
 		}
 	})
+}
+
+// unknownModule is the error for an unknown module name. It suggests the nearest names, or lists
+// a few modules.
+func (s *snapshot) unknownModule(name string) error {
+	near := s.nearModules(name)
 	if len(near) > 0 || len(s.named) == 0 {
 		return errNear(ErrUnknownModule, name, "", near)
 	}
@@ -159,7 +187,7 @@ func (s *snapshot) unknownModule(name string) error {
 	if rest := len(readable) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Errorf("%w: %q; the process has %s", ErrUnknownModule, name, list)
+	return fmt.Errorf("%w: %s; the process has %s", ErrUnknownModule, clean.Quote(name), list)
 }
 
 func moduleNames(mods []*Module) []string {

@@ -87,7 +87,11 @@ func (f *Fetching) record(kp *kprobes.Kprobe) error {
 		return err
 	}
 	c.add(f.Layout)
-	if _, err := c.plan(f.Name, f.Filter, f.Fields); err != nil {
+	by := f.Filter
+	if f.Session.ReplacesReturns() && f.Layout.ReadsAddresses() {
+		by = nil // the target may find another address than the true one
+	}
+	if _, err := c.plan(f.Name, by, f.Fields); err != nil {
 		return err
 	}
 	kp.Program = c.made
@@ -98,7 +102,7 @@ func (f *Fetching) record(kp *kprobes.Kprobe) error {
 			return
 		}
 		cpu, _ := s.Get(processor)
-		f.Hit(&Fetched{Time: r.Time, TID: r.TID, CPU: int(cpu), Comm: r.Comm, Values: c.values(r.Payload, f.host(r.Comm))})
+		f.Hit(&Fetched{Time: r.Time, TID: r.TID, CPU: int(cpu), Comm: r.Comm, Values: c.values(r.Payload, f.host(r.Comm, r.ReturnPlace))})
 	}
 	return nil
 }
@@ -108,15 +112,15 @@ func (f *Fetching) stopped(regs *kprobes.Regs, saved []uint64) {
 	f.Session.FlushRecords() // of hits before this one
 	h := &Fetched{Time: time.Now(), TID: regs.TID(), CPU: regs.Processor(), Comm: regs.Comm(), Regs: regs}
 	var err error
-	if h.Values, err = f.Layout.Fetch(regs, regs, saved, f.host(h.Comm)); err != nil { // a register is not there
+	if h.Values, err = f.Layout.Fetch(regs, regs, saved, f.host(h.Comm, regs.ReturnPlace)); err != nil { // a register is not there
 		f.Lost()
 		return
 	}
 	f.Hit(h)
 }
 
-func (f *Fetching) host(comm string) fetch.Host {
-	return fetch.Host{Comm: comm, Symbolize: f.Symbolize}
+func (f *Fetching) host(comm string, leads func(arch.Addr) arch.Addr) fetch.Host {
+	return fetch.Host{Comm: comm, Symbolize: f.Symbolize, Leads: leads}
 }
 
 // Lost is how many of kp's records the target has dropped, since there was no room for them.

@@ -48,7 +48,7 @@ func TestAPatternInAProgramThatIsStillBeingLinked(t *testing.T) {
 	if got := strings.Join(places, " "); got != "chooses_one chooses_two" {
 		t.Errorf("the places are %s", got)
 	}
-	if want := "1 of 3 places are not probed: implementation not chosen yet (1)"; said.String() != want {
+	if want := "1 of 3 places is not probed: implementation not chosen yet (1)"; said.String() != want {
 		t.Errorf("it says %q, want %q", said, want)
 	}
 	if err := s.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -279,7 +280,11 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 // tellSkipped warns of places that are not probed, beside those that are.
 func tellSkipped(warn func(format string, args ...any), skipped *Skipped, placed int) {
 	if n := skipped.Len(); n > 0 {
-		warn("%d of %d places are not probed: %s", n, n+placed, skipped)
+		are := "are"
+		if n == 1 {
+			are = "is"
+		}
+		warn("%d of %s %s not probed: %s", n, clean.Count(n+placed, "place"), are, skipped)
 	}
 }
 

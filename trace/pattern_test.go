@@ -369,7 +369,7 @@ func TestAPatternHasAMostOfPlaces(t *testing.T) {
 	if st := pr.Stats(); len(st.Places) != 3 || st.Places[2].Hits != 10 {
 		t.Errorf("%+v", st)
 	}
-	if n := strings.Count(said.String(), "places are not probed: more places than are taken when a library comes ("); n != 1 {
+	if n := strings.Count(said.String(), "places is not probed: more places than are taken when a library comes ("); n != 1 {
 		t.Errorf("told %d times: %s", n, said)
 	}
 	ended(t, p, s)

@@ -46,6 +46,9 @@ func (pt *point) countInTarget() bool {
 	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil || !pt.same() {
 		return false
 	}
+	if pt.misreads() {
+		return false
+	}
 	cond, exact := pt.fetch.Filter.Cond(pt.fetch.Layout)
 	if !exact {
 		return false
@@ -61,6 +64,11 @@ func (pt *point) countInTarget() bool {
 	return true
 }
 
+// misreads tells that the target may find another address in memory than the true one, and can't filter by it.
+func (pt *point) misreads() bool {
+	return pt.probe.session.kprobes.ReplacesReturns() && pt.fetch.Layout.ReadsAddresses()
+}
+
 // recordInTarget makes the target record pt's hits, if a record can hold all that is wanted of them.
 func (pt *point) recordInTarget() bool {
 	p := pt.probe
@@ -74,7 +82,11 @@ func (pt *point) recordInTarget() bool {
 		err = c.build(pt.Name, ring)
 	default:
 		c.add(f.Layout)
-		pt.plan.exact, err = c.plan(pt.Name, f.Filter, f.Layout)
+		by := f.Filter
+		if pt.misreads() {
+			by = nil // the tracer filters
+		}
+		pt.plan.exact, err = c.plan(pt.Name, by, f.Layout)
 	}
 	if err != nil {
 		return false
@@ -177,7 +189,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		pt.short.Add(1)
 		return
 	}
-	fetched := c.values(rec.Payload, values.Host(pt.probe.session.kprobes.Symbols(), rec.Comm))
+	fetched := c.values(rec.Payload, values.Host(pt.probe.session.kprobes.Symbols(), rec.Comm, rec.ReturnPlace))
 	h := &Hit{
 		Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
 		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
@@ -233,7 +245,7 @@ func (k *known) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, erro
 	if k.fetch == nil {
 		return nil, nil
 	}
-	return k.fetch.Layout.Fetch(regs, regs, saved, values.Host(regs.Symbols(), regs.Comm()))
+	return k.fetch.Layout.Fetch(regs, regs, saved, values.Host(regs.Symbols(), regs.Comm(), regs.ReturnPlace))
 }
 
 // withFetched adds those of the values that Fetch wants.

@@ -364,7 +364,7 @@ func TestWhatCanNotBeProbed(t *testing.T) {
 	}
 	pr := probe(t, s, "six", trace.Also("libc.so.6:__restore_rt+*", "foo+*"), trace.Count())
 	p.Do("call six 1", "ret")
-	if st := pr.Stats(); len(st.Places) < 4 || !strings.Contains(said.String(), " places are not probed: ") {
+	if st := pr.Stats(); len(st.Places) < 4 || !strings.Contains(said.String(), " not probed: ") {
 		t.Errorf("%+v\n%s", st, said)
 	}
 }

@@ -181,7 +181,7 @@ func TestAFullDiskEndsAttachWithASentence(t *testing.T) {
 	p.Do("call foo 1", "ret")
 	r := l.end()
 	want := "gokprobe: cannot write to /dev/full, so the probes were removed: no space left on device\n"
-	if r.status != 1 || !strings.HasSuffix(r.stderr, want) || !strings.Contains(r.stderr, "\n1 records could not be written\n") {
+	if r.status != 1 || !strings.HasSuffix(r.stderr, want) || !strings.Contains(r.stderr, "\n1 record could not be written\n") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
 	p.CheckClean()

@@ -220,7 +220,7 @@ func (c *console) take() (text, line []byte, any bool) {
 	defer c.mu.Unlock()
 	text, line = c.pending, c.line
 	if c.lost > 0 {
-		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr was read too slowly\n", plural(c.lost, "message"))
+		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr was read too slowly\n", clean.Count(c.lost, "message"))
 	}
 	any = len(text) > 0 || !bytes.Equal(line, c.taking)
 	c.pending, c.lost, c.taking = nil, 0, line

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trace"
@@ -88,7 +89,7 @@ func parseRequest(c *cli.Context) (request, error) {
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)
 		if !ok {
-			return r, usagef("%q is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", a)
+			return r, usagef("%s is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", clean.Quote(a))
 		}
 		r.specs = append(r.specs, spec)
 	}

@@ -59,7 +59,7 @@ func list(c *cli.Context, std stdio) error {
 	case c.NArg() > 1 && strings.HasPrefix(c.Args().Get(1), "-"):
 		return usagef("flags such as %s come before PATTERN", c.Args().Get(1))
 	case c.NArg() > 1:
-		return usagef("one PATTERN at a time, %q is another; quote patterns from the shell", c.Args().Get(1))
+		return usagef("one PATTERN at a time, %s is another; quote patterns from the shell", clean.Quote(c.Args().Get(1)))
 	case c.IsSet("p") == c.IsSet("x"):
 		return usagef("name either a process with -p PID or a file with -x FILE")
 	}

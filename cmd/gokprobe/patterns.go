@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -14,16 +15,16 @@ const fewModules = 5
 func tellPatterns(std stdio, patterns []trace.PatternStats) {
 	for _, p := range patterns {
 		if len(p.Found) == 0 {
-			std.warn("%s was found in no program", p.Spec)
+			std.warn("%s was found in no program", clean.Short(p.Spec))
 			continue
 		}
 		var in []string
 		for _, m := range p.Found[:min(len(p.Found), fewModules)] {
-			in = append(in, fmt.Sprintf("%s in %s", plural(m.Places, "place"), m.Module))
+			in = append(in, fmt.Sprintf("%s in %s", clean.Count(m.Places, "place"), m.Module))
 		}
 		if n := len(p.Found) - fewModules; n > 0 {
-			in = append(in, plural(n, "other file"))
+			in = append(in, clean.Count(n, "other file"))
 		}
-		std.warn("%s was found at %s", p.Spec, strings.Join(in, ", "))
+		std.warn("%s was found at %s", clean.Short(p.Spec), strings.Join(in, ", "))
 	}
 }

@@ -79,6 +79,49 @@ func TestWhatAProcessLeavesIsFollowedFurther(t *testing.T) {
 	}
 }
 
+// TestProgramsOfChildrenAreProbedThoughThatOfTheProcessIsNotLoaded: a library of it is missing, so that it ends in the dynamic linker.
+func TestProgramsOfChildrenAreProbedThoughThatOfTheProcessIsNotLoaded(t *testing.T) {
+	const orphan = "(while kill -0 $$ 2>/dev/null; do :; done; %s 5; echo last $?) & exec %s"
+	later := testprog.Build(t, "spawned", "-Dfoo=later")
+	r := gokprobe(t, "run", "-follow", "-count", "-sym", "later", "--", "sh", "-c", fmt.Sprintf(orphan, later, unloadable(t)))
+	if r.status != 127 || !strings.Contains(r.stdout, "\n   1       0  later  ") && !strings.Contains(r.stdout, "\n  1       0  later  ") || !strings.Contains(r.stdout, "last 10\n") {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+}
+
+// TestAPlaceThatAProgramRefusesIsToldInItsRow: it does not say that no program has it.
+func TestAPlaceThatAProgramRefusesIsToldInItsRow(t *testing.T) {
+	later := testprog.Build(t, "spawned", "-Dfoo=later")
+	r := gokprobe(t, "run", "-follow", "-count", "-all-rows", "-sym", "later+1", "-sym", "latest", "--", "sh", "-c", later+" 5; exit 3")
+	if r.status != 3 || !strings.Contains(r.stderr, "probe later+0x1 is not placed in a followed child: ") && !strings.Contains(r.stderr, "probe later+1 is not placed in a followed child: ") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	for _, row := range strings.Split(r.stdout, "\n") {
+		if strings.Contains(row, "later+1") && !strings.Contains(row, "waiting (the address is not the start of an instruction") || strings.Contains(row, "latest") && !strings.Contains(row, "no program has it yet") {
+			t.Errorf("its row is %q", row)
+		}
+	}
+}
+
+// TestALibraryThatMayBeMisspeltIsAskedAbout at once: it may come, but one of a similar name is there. One that lies beside it is not asked about.
+func TestALibraryThatMayBeMisspeltIsAskedAbout(t *testing.T) {
+	p := prey(t)
+	for _, c := range []struct{ spec, said string }{
+		{"libcc.so.6:malloc", "probe libcc.so.6:malloc waits: libcc.so.6 is not loaded yet; did you mean libc.so.6?\n"},
+		{"libcc.so.6:mal*", "probe libcc.so.6:mal* waits: libcc.so.6 is not loaded yet; did you mean libc.so.6?\n"},
+		{"libnothinglikeit.so.6:malloc", "probe libnothinglikeit.so.6:malloc waits: libnothinglikeit.so.6 is not loaded yet\n"},
+		{"libm.so.6:sin", "probe libm.so.6:sin waits: libm.so.6 is not loaded yet\n"},
+	} {
+		for _, args := range [][]string{{"attach", "-count"}, {"attach", "-count", "-follow"}, {"inject", "-retval", "1"}} {
+			l := start(t, append([]string{args[0], "-p", pidOf(p), "-sym", c.spec}, args[1:]...)...)
+			if r := l.interrupt(); r.status != 0 || !strings.Contains(r.stderr, c.said) {
+				t.Errorf("%v: status %d, it says %q, want %q", args, r.status, r.stderr, c.said)
+			}
+			p.CheckClean()
+		}
+	}
+}
+
 // TestInjectFollowsAPatternsFunctionsIntoPrograms that have functions of these names.
 func TestInjectFollowsAPatternsFunctionsIntoPrograms(t *testing.T) {
 	cmd := command(t, "inject", "-follow", "-sym", "fo[o]", "-retval", "9", "--", testprog.Build(t, "spawner"), testprog.Build(t, "spawned"))

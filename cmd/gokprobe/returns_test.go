@@ -377,3 +377,57 @@ func TestReturnsIntoGeneratedCode(t *testing.T) {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
 }
+
+// TestAFetchedReturnAddressIsTheTrueOne, though another one stands on the stack since calls are followed: in the tracer, in what the target records, as a symbol, and in filters.
+func TestAFetchedReturnAddressIsTheTrueOne(t *testing.T) {
+	p := prey(t)
+	fetched := func(more ...string) []string {
+		t.Helper()
+		args := append([]string{"-max-hits", "8", "-arg", "ra=$stack0:x64", "-arg", "sym=+0(%sp):symbol", "-arg", "words=+0(%sp):x64[2]"}, more...)
+		l := attachTo(t, p, args...)
+		for range 4 {
+			p.Do("call foo 3", "ret 7")
+		}
+		r := l.end()
+		p.CheckClean()
+		var lines []string
+		for _, line := range strings.Split(r.stdout, "\n") {
+			if at := strings.Index(line, " ra="); at >= 0 && !strings.Contains(line, "foo%return") {
+				lines = append(lines, line[at:])
+			}
+		}
+		if r.status != 0 || len(lines) != 4 {
+			t.Fatalf("%v: status %d, stdout %q, stderr %q", more, r.status, r.stdout, r.stderr)
+		}
+		return lines
+	}
+	want := fetched("-sym", "foo", "-sym", "foo%return")[0]
+	value, _, _ := strings.Cut(strings.TrimPrefix(want, " ra="), " ")
+	if !strings.Contains(want, " sym=main+") {
+		t.Fatalf("it fetches %q", want)
+	}
+	for _, more := range [][]string{nil, {"-no-optimize"}} {
+		for _, line := range fetched(append([]string{"-sym", "foo", "-sym", "foo%return", "-returns", "rewrite"}, more...)...) {
+			if line != want {
+				t.Errorf("%v: it fetches %q, want %q", more, line, want)
+			}
+		}
+	}
+	for _, more := range [][]string{{"-count"}, {"-count", "-no-optimize"}, nil} {
+		l := attachTo(t, p, append([]string{"-sym", "foo", "-sym", "foo%return", "-returns", "rewrite", "-arg", "ra=$stack0:x64", "-filter", "ra == " + value}, more...)...)
+		for range 4 {
+			p.Do("call foo 3", "ret 7")
+		}
+		r := l.interrupt()
+		lines := 0
+		for _, line := range strings.Split(r.stdout, "\n") {
+			if strings.Contains(line, " ra="+value) && !strings.Contains(line, "foo%return") {
+				lines++
+			}
+		}
+		if counted := regexp.MustCompile(`(?m)^ *4 +0 +foo `).MatchString(r.stdout); r.status != 0 || more == nil && lines != 4 || more != nil && !counted {
+			t.Errorf("%v: status %d, stdout %q, stderr %q", more, r.status, r.stdout, r.stderr)
+		}
+		p.CheckClean()
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -104,7 +105,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	if err := sess.Start(); err != nil {
 		return w.abort(context.Background(), err)
 	}
-	w.wait(context.Background())
+	w.wait(relay.enough)
 	w.quietExit = true // our own exit status says how it ended
 	relay.finish(sess)
 	if err := w.finish(relay.again); err != nil {
@@ -135,7 +136,7 @@ func (w *work) tellUnseen() {
 		}
 	}
 	if in > 0 {
-		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", plural(in, "probe"))
+		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", clean.Count(in, "probe"))
 	}
 }
 
@@ -192,15 +193,24 @@ type relay struct {
 	ctx    context.Context // of the start
 	cancel context.CancelCauseFunc
 	ch     chan os.Signal
-	target chan *os.Process // gets the target when it is about to run
-	taken  chan error       // the answer: the signal that has ended the start before, or nil
-	ended  chan struct{}    // closed when the target has ended
-	again  chan struct{}    // closed by a signal after that: the user does not want to wait for output
+	target chan *started   // gets the target when it is about to run
+	taken  chan error      // the answer: the signal that has ended the start before, or nil
+	enough context.Context // ends with a signal after the target's end, while what it has left is followed
+	end    context.CancelFunc
+	ended  chan struct{} // closed when the session is over, and the target has ended
+	again  chan struct{} // closed by a signal after that: the user does not want to wait for output
+}
+
+// started is a target that is about to run.
+type started struct {
+	sess    *kprobes.Session
+	process *os.Process
 }
 
 func newRelay() *relay {
-	r := &relay{ch: make(chan os.Signal, 4), target: make(chan *os.Process), taken: make(chan error), ended: make(chan struct{}), again: make(chan struct{})}
+	r := &relay{ch: make(chan os.Signal, 4), target: make(chan *started), taken: make(chan error), ended: make(chan struct{}), again: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.enough, r.end = context.WithCancel(context.Background())
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
@@ -219,8 +229,8 @@ func (r *relay) whileStarting(f func(context.Context) error, sess *kprobes.Sessi
 		}
 		return err
 	}
-	target, _ := os.FindProcess(sess.PID())
-	r.target <- target
+	process, _ := os.FindProcess(sess.PID())
+	r.target <- &started{sess, process}
 	return <-r.taken
 }
 
@@ -236,6 +246,7 @@ func (r *relay) stop() {
 	signal.Stop(r.ch)
 	close(r.ch)
 	r.cancel(nil)
+	r.end()
 }
 
 func (r *relay) watch() {
@@ -251,15 +262,22 @@ func (r *relay) watch() {
 			continue
 		default:
 		}
-		if target != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT) {
-			_ = target.Signal(sig)
+		if target == nil || sig == syscall.SIGPIPE {
+			continue
+		}
+		if target.sess.Exit() != nil {
+			r.end() // it has decided, and what it has left does not decide for us
+			continue
+		}
+		if sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT {
+			_ = target.process.Signal(sig)
 		}
 	}
 }
 
 // watchStart watches until the target is about to run, and returns it. If the start
 // fails instead, it returns nil.
-func (r *relay) watchStart() *os.Process {
+func (r *relay) watchStart() *started {
 	for {
 		select {
 		case target := <-r.target:

@@ -80,8 +80,9 @@ func TestRunTellsWhatTheDynamicLinkerDidUnseen(t *testing.T) {
 	}
 }
 
-// TestRunEndsAsAProgramThatIsNotLoaded: a library is missing. The dynamic linker says so, and its status is ours.
-func TestRunEndsAsAProgramThatIsNotLoaded(t *testing.T) {
+// unloadable builds a program one of whose libraries is missing.
+func unloadable(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	lib, prog := filepath.Join(dir, "libgone.so"), filepath.Join(dir, "prog")
 	for _, args := range [][]string{{"-shared", "-o", lib}, {"-Wl,--no-as-needed", "-o", prog, lib}} {
@@ -94,6 +95,12 @@ func TestRunEndsAsAProgramThatIsNotLoaded(t *testing.T) {
 	if err := os.Remove(lib); err != nil {
 		t.Fatal(err)
 	}
+	return prog
+}
+
+// TestRunEndsAsAProgramThatIsNotLoaded: a library is missing. The dynamic linker says so, and its status is ours.
+func TestRunEndsAsAProgramThatIsNotLoaded(t *testing.T) {
+	prog := unloadable(t)
 	r := finish(t, command(t, "run", "-sym", "main", "--", prog))
 	if r.status != 127 || !strings.Contains(r.stderr, "libgone.so: cannot open") || !strings.Contains(r.stderr, "it has ended before it was loaded, with exit status 127\n") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)

@@ -123,7 +123,7 @@ func (s *sample) report(out io.Writer, before string) int {
 		fmt.Fprintln(out, yes)
 	}
 	say(s.wrong.Load() == 0, fmt.Sprintf("I made %d calls on %d threads, and every result was right", s.calls.Load(), sampleThreads),
-		fmt.Sprintf("%d results were wrong", s.wrong.Load()))
+		fmt.Sprintf("wrong results: %d", s.wrong.Load()))
 	say(err == nil && before == after, "my code is byte for byte the same (sha256 "+after[:min(len(after), 16)]+"…)", "my code has changed")
 	left, tracer, err := traces()
 	say(err == nil && left == "", "nothing is left in my memory", "there is a mapping "+left)

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,12 +24,7 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-func scriptCommand(std stdio) *cli.Command {
-	return &cli.Command{
-		Name:      "script",
-		Usage:     "run a scenario, a Starlark program, on running processes",
-		UsageText: "gokprobe script (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] SCENARIO.star [-- ARG …]",
-		Description: `Executes the scenario: it names probes, what is done at their hits, what is to fail, and
+const scriptDescription = `Executes the scenario: it names probes, what is done at their hits, what is to fail, and
 what is expected. When the whole file has been executed without an error its probes are
 armed, and one line on stderr says so. It ends with stop(), -duration, Ctrl-C or the end
 of the process; the probes are then removed, functions given to at_end() and test() are
@@ -72,7 +69,14 @@ Examples:
   gokprobe script -p redis-server -seed 7 -duration 1m flaky-write.star -- 10%
   gokprobe script -p postgres -all -duration 1m slow-fsync.star
   gokprobe script -x /usr/lib/libssl.so.3 tls.star
-  gokprobe run -script full-disk.star -report junit:result.xml -- ./server`,
+  gokprobe run -script full-disk.star -report junit:result.xml -- ./server`
+
+func scriptCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:        "script",
+		Usage:       "run a scenario, a Starlark program, on running processes",
+		UsageText:   "gokprobe script (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] SCENARIO.star [-- ARG …]",
+		Description: scriptDescription,
 		Flags: append(append(whomFlags("attach to"),
 			&cli.DurationFlag{Name: "duration", Usage: "end after time `D`: 10s, 2m"},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "print reports and the summary as `FORMAT`, text or json (one object a line)"},
@@ -81,32 +85,35 @@ Examples:
 			&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
 			&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well, until all of them have ended"},
 		), scriptFlags()...),
-		Action: func(c *cli.Context) error {
-			rest := c.Args().Slice()
-			if len(rest) == 0 {
-				return usagef("no scenario given, name its file: gokprobe script -p PID SCENARIO.star")
-			}
-			req, err := parseScript(c, rest[0])
-			if err != nil {
-				return err
-			}
-			if rest = rest[1:]; len(rest) > 0 && rest[0] != "--" {
-				return usagef("unexpected argument %q; flags come before the scenario, its own arguments behind --", rest[0])
-			} else if len(rest) > 0 {
-				req.args = rest[1:]
-			}
-			who := parseWhom(c)
-			to, several, err := who.findTargets()
-			switch {
-			case err != nil:
-				return err
-			case several:
-				return scriptSeveral(std, to, who, req)
-			}
-			req.meant, req.who = to[0].id, who
-			return scriptAttached(std, to[0].pid, req)
-		},
+		Action: func(c *cli.Context) error { return scriptOn(std, c) },
 	}
+}
+
+// scriptOn is the script command, from its flags on.
+func scriptOn(std stdio, c *cli.Context) error {
+	rest := c.Args().Slice()
+	if len(rest) == 0 {
+		return usagef("no scenario given, name its file: gokprobe script -p PID SCENARIO.star")
+	}
+	req, err := parseScript(c, rest[0])
+	if err != nil {
+		return err
+	}
+	if rest = rest[1:]; len(rest) > 0 && rest[0] != "--" {
+		return usagef("unexpected argument %q; flags come before the scenario, its own arguments behind --", rest[0])
+	} else if len(rest) > 0 {
+		req.args = rest[1:]
+	}
+	who := parseWhom(c)
+	to, several, err := who.findTargets()
+	switch {
+	case err != nil:
+		return err
+	case several:
+		return scriptSeveral(std, to, who, req)
+	}
+	req.meant, req.who = to[0].id, who
+	return scriptAttached(std, to[0].pid, req)
 }
 
 // scriptFlags are the flags of script and run that are about scenarios.
@@ -264,7 +271,7 @@ func (sn *scenario) announce() {
 	if err != nil {
 		comm = "?"
 	}
-	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, plural(sn.sc.Placed(), "probe"), sn.sess.PID(), clean.Line(comm)))
+	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, clean.Count(sn.sc.Placed(), "probe"), sn.sess.PID(), clean.Line(comm)))
 }
 
 // run lets the scenario run to its end.
@@ -274,7 +281,29 @@ func (sn *scenario) run(ctx context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, sn.req.duration)
 		defer cancel()
 	}
+	over := make(chan struct{})
+	var watch sync.WaitGroup // sn.lines may be closed when it is over
+	watch.Go(func() { sn.watchOutlived(over) })
 	sn.sc.Run(ctx)
+	close(over)
+	watch.Wait()
+}
+
+// watchOutlived says once, when the process has ended and followed children have not, that these are waited for.
+func (sn *scenario) watchOutlived(over <-chan struct{}) {
+	tick := time.NewTicker(goneInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		if left := outlived(sn.sess); left != "" {
+			sn.lines.put(sn.std.err, "gokprobe: "+left+"; an interrupt ends that\n")
+			return
+		}
+	}
 }
 
 // finish runs the scenario's own end, and prints and writes what became of it.
@@ -298,7 +327,7 @@ func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bo
 func (sn *scenario) close(giveUp <-chan struct{}) error {
 	lost, err := sn.lines.close(giveUp)
 	if lost > 0 && err == nil {
-		sn.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "line"))
+		sn.std.warn("%s lost, since the output took them slower than they came", clean.Count(lost, "line"))
 	}
 	if sn.output != sn.std.out.file {
 		if cerr := sn.output.Close(); err == nil {
@@ -385,7 +414,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	if err := sess.Start(); err != nil {
 		return sn.abort(err)
 	}
-	sn.run(context.Background())
+	sn.run(relay.enough)
 	relay.finish(sess)
 	if err := errors.Join(sn.files.close(), sn.sc.Disarm(), sess.Close()); err != nil {
 		std.warn("%s", sentence(err))

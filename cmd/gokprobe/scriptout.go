@@ -144,15 +144,15 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 	}
 	var b strings.Builder
 	for _, p := range result.Probes {
-		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), plural(int(p.Hits), "hit"))
+		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), clean.Count(p.Hits, "hit"))
 		if p.Missed > 0 {
 			fmt.Fprintf(&b, ", %d missed (%s)", p.Missed, p.Misses)
 		}
 		if p.Skipped > 0 {
-			fmt.Fprintf(&b, ", %s not probed", plural(p.Skipped, "place"))
+			fmt.Fprintf(&b, ", %s not probed", clean.Count(p.Skipped, "place"))
 		}
 		if p.Places != 1 {
-			fmt.Fprintf(&b, ", %d places", p.Places)
+			fmt.Fprintf(&b, ", %s", clean.Count(p.Places, "place"))
 		}
 		if p.Mechanism != kprobes.NoMechanism {
 			fmt.Fprintf(&b, ", %s", p.Mechanism)
@@ -162,7 +162,7 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 		b.WriteString("\n")
 	}
 	for _, f := range result.Faults {
-		fmt.Fprintf(&b, "fault %s: %s, %d injected%s\n", oneLine(f.Name), plural(int(f.Stats.Calls), "call"), f.Stats.Injected, faultDetails(f.Stats))
+		fmt.Fprintf(&b, "fault %s: %s, %d injected%s\n", oneLine(f.Name), clean.Count(f.Stats.Calls, "call"), f.Stats.Injected, faultDetails(f.Stats))
 	}
 	for _, c := range result.Counters {
 		fmt.Fprintf(&b, "counter %s: %s\n", oneLine(c.Name), c.Text)
@@ -179,9 +179,9 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 		}
 	}
 	if result.Failed {
-		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, plural(len(result.Cases), "check"), result.Seed)
+		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, clean.Count(len(result.Cases), "check"), result.Seed)
 	} else {
-		fmt.Fprintf(&b, "passed: %s, seed %d\n", plural(len(result.Cases), "check"), result.Seed)
+		fmt.Fprintf(&b, "passed: %s, seed %d\n", clean.Count(len(result.Cases), "check"), result.Seed)
 	}
 	return b.String()
 }
@@ -216,7 +216,7 @@ func processText(p script.Process) string {
 		injected += f.Stats.Injected
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "process %d (%s): %s", p.PID, clean.Line(p.Comm), plural(int(hits), "hit"))
+	fmt.Fprintf(&b, "process %d (%s): %s", p.PID, clean.Line(p.Comm), clean.Count(hits, "hit"))
 	if missed > 0 {
 		fmt.Fprintf(&b, ", %d missed", missed)
 	}

@@ -46,13 +46,14 @@ type holding struct {
 	injecting *injecting     // of faulting
 	files     *sessionFiles
 	comm      string
+	outlived  bool // it was told that it has ended, and what it has left has not
 }
 
 // attachSeveral does to all processes that are meant, and to those that map a file as they come, what newJoint makes.
 func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req request, newJoint jointMaker) error {
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	req.progress = std.progress("attaching to %s", processes(len(meant)))
+	req.progress = std.progress("attaching to %s", clean.Count(len(meant), "process"))
 	defer req.progress.end()
 	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
 	ctx, armed := req.arming(in.ctx)
@@ -86,13 +87,6 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 	s.announce()
 	s.wait(in.ctx, found)
 	return s.finish(in.again)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }
 
 // record opens the output, for records if any are wanted.
@@ -262,7 +256,7 @@ func (s *several) announce() {
 	}
 	said := "nothing yet"
 	if len(held) > 0 {
-		said = plural(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
+		said = clean.Count(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
 	}
 	if s.file != nil {
 		said += ", and in whatever maps " + clean.Line(s.file.file)
@@ -301,9 +295,23 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 		case t := <-found:
 			s.late(ending, t)
 		case <-tick.C:
+			s.tellOutlived()
 			s.letGo()
 		case <-ending.Done():
 			return
+		}
+	}
+}
+
+// tellOutlived says once of each process that has ended, while followed children of it have not, that these are waited for.
+func (s *several) tellOutlived() {
+	for _, h := range s.all() {
+		if h.outlived {
+			continue
+		}
+		if left := outlived(h.sess); left != "" {
+			h.outlived = true
+			s.std.warn("%s", left)
 		}
 	}
 }
@@ -372,7 +380,7 @@ func (s *several) release() error {
 	s.held = nil
 	s.mu.Unlock()
 	s.req.progress.end()
-	defer s.std.progress("removing the probes from %s", processes(len(held))).end()
+	defer s.std.progress("removing the probes from %s", clean.Count(len(held), "process")).end()
 	s.does.leave(held)
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup

@@ -126,17 +126,10 @@ func (w *work) announce() {
 	if waiting > 0 {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", clean.Count(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
 	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // goneInterval is how often wait looks whether all probes are gone for good.
@@ -182,13 +175,25 @@ func (w *work) wait(ctx context.Context) {
 
 // tellOutlived says once, when the process has ended and followed children have not, what is waited for.
 func (w *work) tellOutlived() {
-	if w.exitTold || w.sess.Exit() == nil {
+	if w.exitTold {
 		return
 	}
-	if n := len(w.sess.Processes()); n > 0 {
+	if left := outlived(w.sess); left != "" {
 		w.tellExit()
-		w.std.warn("process %d has ended, and what it has left is followed further (%s now); an interrupt ends that", w.sess.PID(), processes(n))
+		w.std.warn("%s; an interrupt ends that", left)
 	}
+}
+
+// outlived says that a process has ended and followed children have not; it is empty otherwise.
+func outlived(sess *kprobes.Session) string {
+	if sess.Exit() == nil {
+		return ""
+	}
+	n := len(sess.Processes())
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), clean.Count(n, "process"))
 }
 
 // gone reports whether no probe is left and none will come back, and why.
@@ -278,14 +283,14 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	}
 	tellPatterns(w.std, sum.Patterns)
 	if n := lostBy(sum.Losses, tooFast); n > 0 {
-		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
+		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", clean.Count(n, "record"))
 	}
 	if disturbed > 0 {
 		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until they were armed again are not counted",
-			plural(int(disturbed), "time"))
+			clean.Count(disturbed, "time"))
 	}
 	if lost > 0 && outErr == nil {
-		w.std.warn("%s lost, since the output was read too slowly", plural(int(lost), "record"))
+		w.std.warn("%s lost, since the output was read too slowly", clean.Count(lost, "record"))
 	}
 	return w.printSummary(sum)
 }

@@ -12,6 +12,8 @@ import (
 type Host struct {
 	Comm      string                 // the thread's name
 	Symbolize func(arch.Addr) string // sym+0xoff/0xsize; nil or an empty result: the address is printed
+	// Leads is where an address leads to that may stand in the place of a return address; nil: to itself.
+	Leads func(arch.Addr) arch.Addr
 }
 
 // Decode makes values of a record that a program of the layout has written, one for each
@@ -111,6 +113,9 @@ func (t Type) value(p []byte, h Host) Value {
 	var b [word]byte
 	copy(b[:], p[:min(len(p), t.size())])
 	v := Value{U: binary.LittleEndian.Uint64(b[:])}
+	if h.Leads != nil && t.isWord() {
+		v.U = uint64(h.Leads(arch.Addr(v.U)))
+	}
 	switch t.Kind {
 	case Signed:
 		shift := word * (word - t.size())

@@ -131,6 +131,22 @@ func (t Type) size() int {
 	return t.Size
 }
 
+// isWord tells of a number that it may be an address.
+func (t Type) isWord() bool {
+	switch t.Kind {
+	case Unsigned, Signed, Hex, SymbolOff, SymStr:
+		return t.size() == word
+	}
+	return false
+}
+
+// ReadsAddresses tells that an argument may be an address that stands in memory, on a stack for instance: Host.Leads may make another one of it.
+func (l *Layout) ReadsAddresses() bool {
+	return slices.ContainsFunc(l.args, func(a Arg) bool {
+		return a.Type.isWord() && (len(a.Source.Derefs) > 0 || a.Source.Base != Register && a.Source.Base != Retval && a.Source.Base != Immediate)
+	})
+}
+
 func (t Type) number() program.Type { return program.Type{Size: t.size(), Signed: t.Kind == Signed} }
 
 // plan adds the items of a.

@@ -18,3 +18,9 @@ int main(int argc, char **argv)
 		return wait(&status) > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 	return foo("name", v, v / 2.0);
 }
+
+#ifdef ALIAS // another name of foo
+#define TEXT(x) #x
+#define NAME(x) TEXT(x)
+extern __typeof(foo) ALIAS __attribute__((alias(NAME(foo))));
+#endif

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // CountOptions are the options of PrintCounts.
@@ -115,7 +117,7 @@ func appendUnoptimized(b []byte, s *Summary) []byte {
 			return fmt.Appendf(b, "%d more are not optimized, for %d other reasons\n", n, len(s.Unoptimized)-i)
 		}
 		n -= why.N
-		b = fmt.Appendf(b, "%d of %d probes: not optimized, a hit stops the thread: ", why.N, len(s.Probes))
+		b = fmt.Appendf(b, "%d of %s: not optimized, a hit stops the thread: ", why.N, clean.Count(len(s.Probes), "probe"))
 		b = append(appendSafe(b, why.Reason), '\n')
 	}
 	return b

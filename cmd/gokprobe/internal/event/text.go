@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -254,7 +255,7 @@ func appendLostText(b []byte, s *Summary) []byte {
 		b = append(appendLosses(append(b, "records lost: "...), s.Losses), '\n')
 	}
 	if s.Lost > 0 {
-		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
+		b = append(append(b, clean.Count(s.Lost, "record")...), " could not be written\n"...)
 	}
 	return b
 }
@@ -309,11 +310,11 @@ func appendProcesses(b []byte, s *Summary, most int) []byte {
 	for i := range rest {
 		hits, injected = hits+rest[i].Hits, injected+rest[i].injected()
 	}
-	told := fmt.Sprintf("%d hits", hits)
+	told := clean.Count(hits, "hit")
 	if s.Faults != nil {
-		told = fmt.Sprintf("%d calls, %d injected", hits, injected)
+		told = fmt.Sprintf("%s, %d injected", clean.Count(hits, "call"), injected)
 	}
-	return fmt.Appendf(b, "%d more processes: %s (-format json has them all)\n", len(rest), told)
+	return fmt.Appendf(b, "%s: %s (-format json has them all)\n", clean.Count(len(rest), "more process"), told)
 }
 
 // counts is the numbers of a process's row.
