@@ -20,11 +20,10 @@ const (
 	outAt   = dataAt
 )
 
-// calls is a call table that the test changes here and a processor there.
+// calls is a call table that the test changes here and a processor there, in memory that they share.
 type calls struct {
 	*cpu
 	rnd   *rand.Rand
-	mem   []byte
 	table arch.CallTable
 	lines map[uint16]*modelLine
 	known map[[2]uint64]bool
@@ -56,11 +55,10 @@ func relayOf(ret arch.Addr) arch.Addr { return codeAt + 0x9000 + 16*(ret&0xff) }
 func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 	t.Helper()
 	a := code.Arch{}
-	c := &calls{cpu: newCPU(t), rnd: rnd, mem: make([]byte, a.CallTableSize())}
-	for off := 0; off < len(c.mem); off += area {
-		c.mmap(callsAt + uint64(off))
-	}
-	c.table = a.CallTable(c.mem, callsAt)
+	file, mem := sharedMemory(t, a.CallTableSize())
+	c := &calls{cpu: newCPU(t, file), rnd: rnd}
+	c.mmapFile(callsAt, len(mem))
+	c.table = a.CallTable(mem, callsAt)
 	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, 3: {timed: true, limit: 5}, 4: {jumps: true, replaces: true, limit: 20}, 5: {timed: true, replaces: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
 	c.shared = map[arch.Addr]bool{}
 	c.replaced = map[[2]uint64]bool{}
@@ -81,7 +79,6 @@ func (c *calls) run(body arch.Body, sp arch.Addr, dead arch.Dead) (trapped bool,
 		return false, err
 	}
 	c.put(d.Addr, d.Code)
-	c.put(callsAt, c.mem)
 	start := randomRegs(c.rnd, c.regs())
 	start.SetSP(sp)
 	r := start
@@ -102,7 +99,6 @@ func (c *calls) run(body arch.Body, sp arch.Addr, dead arch.Dead) (trapped bool,
 			if diff := changed(start, r, dead); diff != "" {
 				return trapped, fmt.Errorf("%s", diff)
 			}
-			copy(c.mem, c.get(callsAt, len(c.mem)))
 			return trapped, nil
 		}
 	}

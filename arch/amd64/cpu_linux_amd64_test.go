@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -34,11 +35,13 @@ type cpu struct {
 	pid int
 }
 
-func newCPU(t testing.TB) *cpu {
+// newCPU starts one, whose first file, if there is one, is number sharedFile there.
+func newCPU(t testing.TB, files ...*os.File) *cpu {
 	t.Helper()
 	requires(t, "true")
 	runtime.LockOSThread()
 	cmd := exec.Command("true")
+	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Skipf("cannot trace a child: %v", err)
@@ -140,13 +143,47 @@ func (c *cpu) runTo(end arch.Addr) (unix.Signal, amd64.Regs) {
 // mmap maps an area, readable, writable and executable.
 func (c *cpu) mmap(at uint64) {
 	c.t.Helper()
+	c.mmapWith(at, [6]uint64{at, area, unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC,
+		unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_FIXED, ^uint64(0), 0})
+}
+
+// sharedFile is the first file that newCPU was given.
+const sharedFile = 3
+
+// mmapFile maps n bytes of that file, readable and writable, so that what the one writes is there for the other.
+func (c *cpu) mmapFile(at uint64, n int) {
+	c.t.Helper()
+	c.mmapWith(at, [6]uint64{at, uint64(n), unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_FIXED, sharedFile, 0})
+}
+
+// sharedMemory is n bytes of a file that a cpu can map as well.
+func sharedMemory(t testing.TB, n int) (*os.File, []byte) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "shared")
+	t.Cleanup(func() { file.Close() })
+	if err := file.Truncate(int64(n)); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(mem) })
+	return file, mem
+}
+
+func (c *cpu) mmapWith(at uint64, args [6]uint64) {
+	c.t.Helper()
 	r := c.regs()
 	saved := r
 	if _, err := unix.PtracePokeText(c.pid, uintptr(r.Rip), amd64.Arch{}.SyscallInsn()); err != nil {
 		c.t.Fatal(err)
 	}
-	r.SetSyscall(unix.SYS_MMAP, [6]uint64{at, area, unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC,
-		unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_FIXED, ^uint64(0), 0}, r.IP())
+	r.SetSyscall(unix.SYS_MMAP, args, r.IP())
 	if out, _ := c.step(r); out.Rax != at {
 		c.t.Fatalf("mmap at %#x: %#x", at, out.Rax)
 	}

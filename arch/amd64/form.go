@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -60,10 +61,27 @@ func (f *form) rm() byte  { return f.modrm & 7 }
 // register tells that the r/m operand is a register.
 func (f *form) register() bool { return f.hasModRM && f.mod() == 3 }
 
-// undecodable is an error that says why bytes are no instruction.
+// undecodable is an error that says why bytes are no instruction. Where instructions are searched for, nobody reads most of these: the text is made when
+// somebody does. The bytes among args may be others by then, so they are copied.
 func undecodable(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{arch.ErrUndecodable}, args...)...)
+	for i, a := range args {
+		if b, ok := a.([]byte); ok {
+			args[i] = bytes.Clone(b)
+		}
+	}
+	return &noInsn{format, args}
 }
+
+type noInsn struct {
+	format string
+	args   []any
+}
+
+func (e *noInsn) Error() string {
+	return arch.ErrUndecodable.Error() + ": " + fmt.Sprintf(e.format, e.args...)
+}
+
+func (e *noInsn) Unwrap() error { return arch.ErrUndecodable }
 
 // parse takes the first instruction in code apart. The length it finds is right
 // for every opcode that exists; whether this one does is not its question.

@@ -3,6 +3,7 @@ package testprog
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -127,6 +128,9 @@ func (x *texts) dirt(m procfs.Mapping) ([]string, error) {
 	if err := x.read(m, got, want); err != nil {
 		return nil, err
 	}
+	if bytes.Equal(got, want) {
+		return nil, nil
+	}
 	var dirt []string
 	for i := range want {
 		if got[i] != want[i] && len(dirt) < 8 {
@@ -169,7 +173,12 @@ func (x *texts) part(m procfs.Mapping) ([]byte, error) {
 	if !t.elf {
 		return nil, nil
 	}
-	return io.ReadAll(io.NewSectionReader(t.f, int64(m.Offset), int64(m.Range.Len())))
+	b := make([]byte, m.Range.Len())
+	n, err := t.f.ReadAt(b, int64(m.Offset))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:n], err
 }
 
 // besides is part, where others may be in the text; what can't be read has nobody.
