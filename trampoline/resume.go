@@ -1,6 +1,7 @@
 package trampoline
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -34,6 +35,8 @@ type resumes struct {
 	used  int // entries that have an address, cleared ones included
 	// former are the smaller tables before it, which lie in cells
 	former map[arch.Addr]bool
+	// inSlots: larger tables lie where slots do, since no memory for cells can be shared with the target
+	inSlots bool
 }
 
 // begin makes the table behind the header, which lies in the zeroed data of e, the first one.
@@ -89,7 +92,18 @@ func (t *resumes) set(at, to arch.Addr) error {
 // goes on at to. Both are not 0. It replaces an earlier entry for at. The errors are as
 // for Cells.
 func (r *Region) SetResume(at, to arch.Addr) error {
-	return r.growing(func() error { return r.setResume(at, to) })
+	return r.growingResume(func() error { return r.setResume(at, to) })
+}
+
+// growingResume is growing. A target that can't have a memfd has no cells: then a table lies among the slots. The guard and a finder only read it, and know it by
+// its address.
+func (r *Region) growingResume(set func() error) error {
+	err := r.growing(set)
+	if errors.Is(err, ErrNotShared) && !r.resume.inSlots {
+		r.resume.inSlots = true
+		err = r.growing(set)
+	}
+	return err
 }
 
 func (r *Region) setResume(at, to arch.Addr) error {
@@ -97,6 +111,8 @@ func (r *Region) setResume(at, to arch.Addr) error {
 	switch {
 	case at == 0 || to == 0:
 		return fmt.Errorf("resuming %s at %s: %w", at, to, ErrNotAllocated)
+	case t.store == nil && t.inSlots:
+		return r.need(stretch(at, 1), 1)
 	case t.store == nil:
 		return needCells(stretch(at, 1), offEntries, anywhere)
 	}
@@ -118,7 +134,7 @@ func (r *Region) ClearResume(at arch.Addr) error {
 
 // ReserveResume makes room for n more entries, so that setting them takes little time. It does nothing as long as there is no table. The errors are as for Cells.
 func (r *Region) ReserveResume(near arch.Addr, n int) error {
-	return r.growing(func() error {
+	return r.growingResume(func() error {
 		if t := &r.resume; t.store == nil || 2*(t.used+n) <= len(t.keys) {
 			return nil
 		}
@@ -133,11 +149,11 @@ func (r *Region) growResume(near arch.Addr, more int) error {
 	for n < 4*(len(old.to)+more) {
 		n *= 2
 	}
-	at, cell, err := r.resumeMemory(near, offEntries+n*entrySize)
+	at, cell, slots, err := r.resumeMemory(near, offEntries+n*entrySize)
 	if err != nil {
 		return err
 	}
-	t := resumes{store: Bytes(cell), at: at, to: old.to, former: map[arch.Addr]bool{old.at: true}}
+	t := resumes{store: Bytes(cell), at: at, to: old.to, former: map[arch.Addr]bool{old.at: true}, inSlots: old.inSlots}
 	maps.Copy(t.former, old.former)
 	if err := t.lay(n); err != nil {
 		return err
@@ -145,6 +161,12 @@ func (r *Region) growResume(near arch.Addr, more int) error {
 	for _, at := range old.keys { // in their order, so the same table grows to the same table
 		if to, ok := old.to[at]; ok {
 			t.put(cell, at, to)
+		}
+	}
+	if slots != nil {
+		t.store, t.off = slots.store, slots.codeOff+uint64(at-slots.code.Start)
+		if err := t.store.Write(t.off, cell); err != nil {
+			return fmt.Errorf("a larger resume table: %w", err)
 		}
 	}
 	if err := r.table.Write(offResume, le.AppendUint64(nil, uint64(at))); err != nil {
@@ -164,17 +186,37 @@ func (t *resumes) put(table []byte, at, to arch.Addr) {
 	t.used++
 }
 
-// resumeMemory returns data anywhere: no code reaches it by a displacement.
-func (r *Region) resumeMemory(near arch.Addr, n int) (arch.Addr, []byte, error) {
+// resumeMemory returns data anywhere: no code reaches it by a displacement. Where it lies among the slots of an arena, cell is what to write there.
+func (r *Region) resumeMemory(near arch.Addr, n int) (at arch.Addr, cell []byte, slots *Arena, err error) {
+	if r.resume.inSlots {
+		return r.resumeSlots(near, n)
+	}
 	for _, a := range r.arenas {
 		if a.ground == nil {
 			continue
 		}
 		if at, cell, ok := a.ground.cells.alloc((n + cellSize - 1) &^ (cellSize - 1)); ok {
-			return at, cell, nil
+			return at, cell, nil, nil
 		}
 	}
-	return 0, nil, needCells(stretch(near, 1), n, anywhere)
+	return 0, nil, nil, needCells(stretch(near, 1), n, anywhere)
+}
+
+// resumeSlots takes as many slots as n bytes need, for good. Padding of the target's own code is too small for that.
+func (r *Region) resumeSlots(near arch.Addr, n int) (at arch.Addr, cell []byte, slots *Arena, err error) {
+	for _, a := range r.arenas {
+		if !a.slots() {
+			continue
+		}
+		at, ok, err := a.allocRun((n + int(a.slotSize) - 1) / int(a.slotSize))
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		if ok {
+			return at, make([]byte, n), a, nil
+		}
+	}
+	return 0, nil, nil, r.need(stretch(near, 1), n/int(r.slotSize())+1+int(r.stubSlots()))
 }
 
 // ResumePointer is the target address of eight bytes that hold the address of the resume

@@ -272,3 +272,42 @@ func TestReservedEntriesTakeNoNewTable(t *testing.T) {
 		}
 	}
 }
+
+// TestATableOfManyLiesAmongSlotsWhereNoMemoryIsShared: a target that can't have a memfd is guarded at all sites, not at the first thousand. The slots beside
+// the table stay as they are.
+func TestATableOfManyLiesAmongSlotsWhereNoMemoryIsShared(t *testing.T) {
+	for _, late := range []bool{false, true} { // it may have had a memfd at first
+		g, r := newRegion(t, optimized)
+		g.private = !late
+		slot := g.alloc(r, text)
+		g.private = true
+		before, err := g.bytes(slot, int(r.slotSize()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = bytes.Clone(before)
+		if err := r.ReserveResume(text.Start, 700); err != nil {
+			t.Fatal(err)
+		}
+		for i := range arch.Addr(20_000) {
+			g.setResume(r, text.Start+i, slot+i)
+			if i%97 == 0 {
+				if at := g.alloc(r, text); g.guard(r, at) != 0 {
+					t.Fatalf("a slot at %s is in the table", at)
+				}
+			}
+		}
+		if after, err := g.bytes(slot, len(before)); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("the slot at %s has changed: %x, %v; want %x", slot, after, err, before)
+		}
+		h, err := Inspect(g, g.base(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range arch.Addr(20_000) {
+			if to, ok, err := h.ResumeAt(g, text.Start+i); to != slot+i || !ok || err != nil || g.guard(r, text.Start+i) != to {
+				t.Fatalf("%s resumes at %s, %v, %v; want %s", text.Start+i, to, ok, err, slot+i)
+			}
+		}
+	}
+}
