@@ -28,7 +28,7 @@ import (
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
-// A program that uses SIGTRAP itself has the guard in front of its own action (guard_trapaction.go), unless its handler is to run once only. One that uses
+// A program that uses SIGTRAP itself has the guard in front of its own action (guard_sigaction.go), unless its handler is to run once only. One that uses
 // another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
 // It has limits. A thread that blocks SIGTRAP is killed at a breakpoint. So threads

@@ -38,7 +38,7 @@ import (
 //	behind the call                 it still has that pointer, but does not need it: either what follows was looked at (argumentEnds), or the
 //	                                program's own pointer is a constant of the code, and then all threads that have ours get it back
 //
-// Calls of rt_sigaction(2) have tails as well: see guard_trapaction.go.
+// Calls of rt_sigaction(2) have tails as well: see guard_sigaction.go.
 //
 // Sets with SIGTRAP are in a table (arch.MaskTable): those that libraries use and that threads block when the tails are made from the beginning, others from
 // the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the

@@ -119,56 +119,12 @@ func (fo *followed) unlink(ri *KretprobeInstance) {
 	fo.hold(ri.word, -1)
 }
 
-// end forgets all calls of a frame. Those that did not return are missed.
-func (fo *followed) end(f frames.Frame, missed bool) {
-	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
-		if missed {
-			fo.miss(ri, MissUnreturned)
-			continue
-		}
-		fo.unlink(ri)
-		ri.put()
-	}
-}
-
-// miss forgets a call, which is missed unless it has returned. It may be alive all the same: stacks of several threads may lie in one mapping.
-func (fo *followed) miss(ri *KretprobeInstance, why Miss) {
-	if fo.unlink(ri); ri.rewritten() {
-		fo.relays.stray(ri.sp)
-		fo.relays.out--
-	}
-	if !ri.returned {
-		ri.probe.missed.add(why, 1)
-	}
-	ri.put()
-}
-
 // loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
 // instruction: Go's compiler does not make jumps of calls. In other languages a turn can't be
 // told from a call by a jump.
 func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
 	top := fo.calls.Top(f)
 	return top != nil && ts.site.calls.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
-}
-
-// endReentered ends the followed calls in a frame that is entered now: they have ended,
-// unless they share the hit, or may have made this call by a jump (C24). word stands in the place of its return address: who jumps leaves there what it had.
-func (fo *followed) endReentered(f frames.Frame, word arch.Addr, hit uint64) {
-	top := fo.calls.Top(f)
-	if top != nil && top.hit != hit && (top.word != word || !top.entry.jumpsAway()) {
-		fo.end(f, true)
-	}
-}
-
-// endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
-// gone; a thread may have several.
-func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
-	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
-		if !ri.call.Frame.Deeper(f) || own.TID != 0 && fo.holdsReturn(ri) {
-			return
-		}
-		fo.end(ri.call.Frame, true)
-	}
 }
 
 // Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
@@ -261,13 +217,6 @@ func (fo *followed) endOfProcess(pid int) {
 	}
 }
 
-// endOf ends the calls of an owner that is gone.
-func (fo *followed) endOf(own frames.Owner) {
-	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
-		fo.end(ri.call.Frame, true)
-	}
-}
-
 // returned runs the Handlers of calls that return to st, those that were followed last first
 // (C12).
 func (hs *hits) returned(ts *threadState, st *site) {
@@ -345,5 +294,24 @@ func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance
 	}
 	if !st.domain.released {
 		regs.SetIP(ip)
+	}
+}
+
+// endOf ends the calls of an owner that is gone.
+func (fo *followed) endOf(own frames.Owner) {
+	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
+		fo.end(ri.call.Frame, true)
+	}
+}
+
+// end forgets all calls of a frame. Those that did not return are missed.
+func (fo *followed) end(f frames.Frame, missed bool) {
+	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
+		if missed {
+			fo.miss(ri, MissUnreturned)
+			continue
+		}
+		fo.unlink(ri)
+		ri.put()
 	}
 }

@@ -59,16 +59,6 @@ func (fo *followed) dead(ri *KretprobeInstance, known *stacks) bool {
 	return ri.call.Frame.CFA < sp && known.sameStack(fo.d, ri.call.Frame.CFA, sp)
 }
 
-// end is where the stack of ri's thread ends, 0 if the thread runs.
-func (k *stacks) end(ri *KretprobeInstance) arch.Addr {
-	sp, ok := k.ends[ri.call.Owner.TID]
-	if !ok {
-		sp, _ = procfs.StackPointer(ri.call.Frame.PID, ri.call.Owner.TID)
-		k.ends[ri.call.Owner.TID] = sp
-	}
-	return sp
-}
-
 // sameStack tells whether two addresses are in one mapping. That may hold several stacks, of
 // coroutines: then some call that is alive is given up, as another would be for want of an
 // instance.
@@ -97,34 +87,44 @@ func (fo *followed) returnWord(ri *KretprobeInstance) (word arch.Addr, ok bool) 
 	return word, err == nil
 }
 
-// stackOf is the memory around at that can be written: a stack may be several mappings (mlock(2), madvise(2) of a part), and has something else at its end.
-func (lo *looks) stackOf(at arch.Addr) arch.Range {
-	defer lo.anew()()
-	return lo.stackKnown(at)
+// miss forgets a call, which is missed unless it has returned. It may be alive all the same: stacks of several threads may lie in one mapping.
+func (fo *followed) miss(ri *KretprobeInstance, why Miss) {
+	if fo.unlink(ri); ri.rewritten() {
+		fo.relays.stray(ri.sp)
+		fo.relays.out--
+	}
+	if !ri.returned {
+		ri.probe.missed.add(why, 1)
+	}
+	ri.put()
 }
 
-// stackKnown is stackOf by the survey that has begun.
-func (lo *looks) stackKnown(at arch.Addr) arch.Range {
-	stack := arch.Range{Start: at, End: at + 1}
-	m, err := lo.surveyed().Mapping(at)
-	if err != nil || m == nil {
-		return stack
+// endReentered ends the followed calls in a frame that is entered now: they have ended,
+// unless they share the hit, or may have made this call by a jump (C24). word stands in the place of its return address: who jumps leaves there what it had.
+func (fo *followed) endReentered(f frames.Frame, word arch.Addr, hit uint64) {
+	top := fo.calls.Top(f)
+	if top != nil && top.hit != hit && (top.word != word || !top.entry.jumpsAway()) {
+		fo.end(f, true)
 	}
-	const most = 64
-	stack = m.Range
-	for range most {
-		below, err := lo.surveyed().Mapping(stack.Start - 1)
-		if err != nil || below == nil || !below.Write {
-			break
+}
+
+// endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
+// gone; a thread may have several.
+func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
+	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
+		if !ri.call.Frame.Deeper(f) || own.TID != 0 && fo.holdsReturn(ri) {
+			return
 		}
-		stack.Start = below.Range.Start
+		fo.end(ri.call.Frame, true)
 	}
-	for range most {
-		above, err := lo.surveyed().Mapping(stack.End)
-		if err != nil || above == nil || !above.Write {
-			break
-		}
-		stack.End = above.Range.End
+}
+
+// end is where the stack of ri's thread ends, 0 if the thread runs.
+func (k *stacks) end(ri *KretprobeInstance) arch.Addr {
+	sp, ok := k.ends[ri.call.Owner.TID]
+	if !ok {
+		sp, _ = procfs.StackPointer(ri.call.Frame.PID, ri.call.Owner.TID)
+		k.ends[ri.call.Owner.TID] = sp
 	}
-	return stack
+	return sp
 }

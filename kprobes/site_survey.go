@@ -154,3 +154,35 @@ func (t surveyable) ShadowStack() (bool, error) {
 	st, err := procfs.ReadStatus(tid, 0)
 	return err == nil && st.ShadowStack, nil
 }
+
+// stackOf is the memory around at that can be written: a stack may be several mappings (mlock(2), madvise(2) of a part), and has something else at its end.
+func (lo *looks) stackOf(at arch.Addr) arch.Range {
+	defer lo.anew()()
+	return lo.stackKnown(at)
+}
+
+// stackKnown is stackOf by the survey that has begun.
+func (lo *looks) stackKnown(at arch.Addr) arch.Range {
+	stack := arch.Range{Start: at, End: at + 1}
+	m, err := lo.surveyed().Mapping(at)
+	if err != nil || m == nil {
+		return stack
+	}
+	const most = 64
+	stack = m.Range
+	for range most {
+		below, err := lo.surveyed().Mapping(stack.Start - 1)
+		if err != nil || below == nil || !below.Write {
+			break
+		}
+		stack.Start = below.Range.Start
+	}
+	for range most {
+		above, err := lo.surveyed().Mapping(stack.End)
+		if err != nil || above == nil || !above.Write {
+			break
+		}
+		stack.End = above.Range.End
+	}
+	return stack
+}

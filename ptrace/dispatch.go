@@ -131,47 +131,6 @@ func (t *Tracer) ended(th *Thread) {
 	t.dropProcess(p)
 }
 
-// forked settles the fate of a new process with its own copy of the memory, when
-// it has stopped for the first time.
-func (t *Tracer) forked(p *Process, th *Thread) {
-	parent := p.parent
-	p.parent = nil
-	t.enterChild(th, parent)
-	p.Space.leaveWay(parent)
-	p.newborn = true
-	fate := t.handler.Forked(parent, p)
-	if p.newborn = false; fate == LetGo {
-		_ = t.Detach(p)
-		return
-	}
-	t.resume(th, 0)
-}
-
-// execed first moves the thread from the exec event, inside the system call, to a
-// stop at the new program's first instruction, where it can do things for us.
-func (t *Tracer) execed(th *Thread) {
-	p := th.Proc
-	if err := t.toUserMode(th); err != nil {
-		return // its end follows
-	}
-	inherited := p.trap.execed()
-	p.noteDispositions()
-	p.faults, p.alone = faultActions{}, alone{} // the old program's handlers are addresses in its memory
-	if inherited != nil {
-		p.trap.taken(inherited)
-		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, inherited) })
-	}
-	old := p.oldSpace
-	p.oldSpace = nil
-	if t.handler.Execed(p, old) == LetGo {
-		_ = t.Detach(p)
-		return
-	}
-	if t.threads[th.TID] == th && th.state == stopped && !th.queued {
-		t.dispatchAgain(th)
-	}
-}
-
 // dispatchAgain resumes a thread whose stop changed while it was being handled.
 func (t *Tracer) dispatchAgain(th *Thread) {
 	if th.at.stop.Reason == GroupStop {

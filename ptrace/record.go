@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/host"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // record does the bookkeeping of a stop. It may be called at any time: it never resumes
@@ -194,33 +193,6 @@ func eventMsg(tid int) (int, error) {
 	return int(v), err
 }
 
-// adoptChild registers the thread or process that th has just made. The child is
-// traced already and stops by itself.
-func (t *Tracer) adoptChild(th *Thread) {
-	tid, err := eventMsg(th.TID)
-	if known := t.threads[tid]; err == nil && known != nil {
-		t.handler.Born(th, known)
-	}
-	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
-		return // introduced by an attach that was faster; it may even have ended since
-	}
-	flags, err := t.childFlags(th, tid)
-	switch {
-	case err != nil:
-		// Neither the call nor the child can be read: both are dying.
-		delete(t.early, tid)
-	case flags&unix.CLONE_THREAD != 0:
-		fresh := t.newThread(th.Proc, tid)
-		fresh.blocks = th.blocks.child()
-		fresh.unblocked = unblocked{is: th.unblocked.is, from: th.unblocked.from}
-		t.handler.Born(th, fresh)
-	case flags&unix.CLONE_VM != 0:
-		t.newborn(th, tid, th.Proc.Space)
-	default:
-		t.newborn(th, tid, nil)
-	}
-}
-
 // tellExit tells of a thread that is stopped on its way out.
 func (t *Tracer) tellExit(th *Thread) {
 	th.told = true
@@ -233,79 +205,4 @@ func (t *Tracer) tellGone(th *Thread) {
 		th.told = true
 		t.handler.Gone(th)
 	}
-}
-
-func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
-	p := t.newProcess(tid, space)
-	p.trap = parent.Proc.trap.child()
-	if space == nil {
-		p.parent, p.written = parent.Proc.Space, parent.written
-	}
-	th := t.newThread(p, tid)
-	th.blocks = parent.blocks.child()
-	t.handler.Born(parent, th)
-	if space != nil {
-		t.handler.Shared(parent, p)
-	} else {
-		t.handler.Copied(parent, p)
-	}
-}
-
-func (t *Tracer) childFlags(th *Thread, tid int) (uint64, error) {
-	r, err := th.hostRegs()
-	if err == nil {
-		var flags uint64
-		if flags, err = cloneFlags(r, th.Proc.Space.ReadMemory); err == nil {
-			return flags, nil
-		}
-	}
-	st, err := procfs.ReadStatus(tid, 0)
-	if err != nil {
-		return 0, err
-	}
-	if st.Tgid == th.Proc.PID {
-		return unix.CLONE_THREAD | unix.CLONE_VM, nil
-	}
-	return 0, nil
-}
-
-// recordExec gives the process its new address space. The thread that called exec
-// has the leader's ID now, and all others are gone (ptrace(2), "execve under
-// ptrace").
-func (t *Tracer) recordExec(s Stop) *Thread {
-	p := t.procs[s.TID]
-	if p == nil {
-		t.early[s.TID] = s
-		return nil
-	}
-	former, err := eventMsg(s.TID)
-	caller := t.threads[former]
-	if err != nil || caller == nil || caller.Proc != p {
-		caller = p.Leader()
-	}
-	for _, th := range p.Threads() {
-		if th != caller {
-			th.name.th = nil // by its number there is the new program's
-			t.dropThread(th)
-			t.tellGone(th)
-		}
-	}
-	if caller == nil {
-		caller = t.newThread(p, s.TID)
-	}
-	t.dropThread(caller)
-	was := caller.TID
-	caller.TID = s.TID
-	t.threads[s.TID], p.threads[s.TID] = caller, caller
-	if was != s.TID {
-		t.handler.Renamed(was, caller)
-	}
-	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
-	caller.owed = owed{}
-	caller.rename()
-	p.oldSpace = p.Space
-	p.Space.leave(p)
-	newSpace(t).adopt(p)
-	_ = p.Space.enter(s.TID) // refused only if the program's file can't be read
-	return caller
 }

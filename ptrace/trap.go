@@ -264,7 +264,7 @@ func (th *Thread) nested() bool {
 // breakpoint has reset the action its handler is gone, but its flags, mask and restorer tell whose it was:
 //
 //	the guard's, or the program's handler's    a thread blocked SIGTRAP at a breakpoint: the action is put back
-//	another, in the guard's place              the program has set it, by a call that the tracer has not made (kprobes/guard_trapaction.go). It is taken to ignore the
+//	another, in the guard's place              the program has set it, by a call that the tracer has not made (kprobes/guard_sigaction.go). It is taken to ignore the
 //	                                           signal if that was sent: the program is not to die of our doubt. One that an instruction has raised nobody can ignore
 //
 // blocks says that it was this thread which blocked the signal, so that it is to wait.
