@@ -64,7 +64,7 @@ func IntoCopyUntil(trap arch.Addr) Verdict { return Verdict{way: intoCopy, trap:
 // Handler.Signal is called for that instead, and the request holds. Like IntoKernel's it holds over all other stops, until another Verdict.
 func StepOnce() Verdict { return Verdict{way: stepOnce} }
 
-// After IntoKernel Handler.Entered is called when the thread enters a system call by the copy of an instruction, which copied
+// IntoKernel asks for Handler.Entered when the thread enters a system call by the copy of an instruction, which copied
 // follows. Whether the call may be made is decided as for the original, which original follows.
 func IntoKernel(original, copied arch.Addr) Verdict {
 	return Verdict{way: intoKernel, original: original, trap: copied}
