@@ -173,7 +173,12 @@ func (x *texts) part(m procfs.Mapping) ([]byte, error) {
 	if !t.elf {
 		return nil, nil
 	}
-	b := make([]byte, m.Range.Len())
+	st, err := t.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	left := max(st.Size()-int64(m.Offset), 0) // a mapping may be as long as it likes
+	b := make([]byte, min(m.Range.Len(), uint64(left)))
 	n, err := t.f.ReadAt(b, int64(m.Offset))
 	if errors.Is(err, io.EOF) {
 		err = nil
