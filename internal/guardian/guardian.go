@@ -22,7 +22,14 @@ type Target struct {
 	Start uint64 // its start time, as procfs.Stat has it: another process may have the PID now
 	Death *Death // of the thread that traced it
 
-	work *sync.WaitGroup // of the guardian
+	of *guard
+}
+
+// Tended tells whether the process is one that this guardian was told of, so that some call of act is for it.
+// All that the same thread traced were noted before the first of these calls.
+func (t Target) Tended(pid int, start uint64) bool {
+	_, is := t.of.tended.Load(process{pid: uint32(pid), start: start})
+	return is
 }
 
 // Is tells whether this process was started as a guardian.
@@ -85,6 +92,7 @@ type guard struct {
 	act    func(Target)
 	work   sync.WaitGroup
 	gone   atomic.Bool       // the tracer's process is dead, or another program
+	tended sync.Map          // process: the targets so far
 	deaths map[uint32]*Death // of the threads that trace, by TID
 }
 
@@ -219,8 +227,9 @@ func (g *guard) targets(of func(tid uint32) bool) (list []Target) {
 			d = g.newDeath(tid)
 			g.deaths[tid] = d
 		}
-		t := Target{PID: int(pid), Start: s.start.Load(), Death: d, work: &g.work}
+		t := Target{PID: int(pid), Start: s.start.Load(), Death: d, of: g}
 		if s.pid.CompareAndSwap(pid, 0) {
+			g.tended.Store(process{pid: pid, start: t.Start}, nil)
 			list = append(list, t)
 		}
 	}
@@ -308,9 +317,9 @@ func (d *Death) Over(wait time.Duration) bool {
 
 // Later has f called on another goroutine, also when this one ends with its thread. Run waits for it.
 func (t Target) Later(f func()) {
-	t.work.Add(1)
+	t.of.work.Add(1)
 	go func() {
-		defer t.work.Done()
+		defer t.of.work.Done()
 		f()
 	}()
 }

@@ -90,7 +90,8 @@ const (
 )
 
 // heirs returns processes that were being forked when the tracer died: they have copies
-// of its changes. more is not nil if there are too many.
+// of its changes. Those that the guardian was told of are not among them: they are recovered
+// for themselves, at this time. more is not nil if there are too many.
 func heirs(t guardian.Target) (found []ward, more error) {
 	looked := map[int]bool{}
 	for todo := []int{t.PID}; len(todo) > 0; todo = todo[1:] {
@@ -108,7 +109,7 @@ func heirs(t guardian.Target) (found []ward, more error) {
 					return found, fmt.Errorf("it has more than %d children with such memory, or %d in all; gokprobe recover does that for one that is named", MostHeirs, mostLooked)
 				}
 				looked[pid] = true
-				if st, err := procfs.ReadStat(pid, 0); err == nil && left(pid) {
+				if st, err := procfs.ReadStat(pid, 0); err == nil && !t.Tended(pid, st.StartTime) && left(pid) {
 					found, todo = append(found, ward{pid, st.StartTime}), append(todo, pid)
 				}
 			}
