@@ -15,6 +15,17 @@ import (
 // Upcalls is how many hits s has handled without a stop.
 func (s *Session) Upcalls() uint64 { return s.answering.answers.Load() }
 
+// RetiredSlots is how many slots wait to be recycled, since a thread may be inside.
+func (s *Session) RetiredSlots() (n int) {
+	_ = s.do(func() error {
+		for d := range s.settled() {
+			n += d.slots.retired()
+		}
+		return nil
+	})
+	return n
+}
+
 // InUpcall tells whether the thread of r spins while the handler runs.
 func InUpcall(r *Regs) bool {
 	ts := r.top()

@@ -343,7 +343,7 @@ func (mk *masks) maskSite(call maskSite) (*site, error) {
 
 func (mk *masks) dropMaskSite(st *site) {
 	delete(mk.d.sites, st.addr)
-	mk.d.slots.discard(st)
+	mk.d.slots.give(st)
 }
 
 // putTails writes the jumps of sites that never had a breakpoint: see jump.go.

@@ -394,9 +394,7 @@ func (opt *optimizer) settleUnused(st *site) {
 		return
 	}
 	delete(opt.d.sites, st.addr)
-	if err := opt.d.region.Retire(st.slot.Addr); err != nil {
-		opt.d.session.warn("retiring the slot of %s: %v", st.addr, err)
-	}
+	opt.d.slots.give(st)
 }
 
 // unoptimizeNow is unoptimize for whoever can't wait (the kernel's force).

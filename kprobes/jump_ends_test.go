@@ -154,3 +154,23 @@ func TestStoppedProgramGetsJumps(t *testing.T) {
 	prog.CheckClean()
 	wantRight(t, prog)
 }
+
+// TestASlotIsRetiredHoweverItsSiteEnds: threads have been led to it, so one may be inside, also when the site has
+// neither a breakpoint nor a jump any more by the time it ends.
+func TestASlotIsRetiredHoweverItsSiteEnds(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "optstorm"))
+	s := attach(t, prog.PID(), kprobes.Options{})
+	kp := counting("s_push")
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	ok(t, s.DisableKprobe(kp))
+	ok(t, s.SetOptimization(false)) // takes the jump away, and a disabled probe needs no breakpoint
+	before := s.RetiredSlots() // of places that were taken for its sake
+	ok(t, s.UnregisterKprobe(kp))
+	if n := s.RetiredSlots() - before; n != 1 {
+		t.Errorf("%d slots wait to be recycled, want 1", n)
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}

@@ -183,14 +183,15 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 	lk.d.followed.endReturns(st)
 	st.probes, st.linker, st.calls.unwinds = nil, false, false
 	if st.patch() == nil {
-		lk.d.slots.discard(st)
+		lk.d.slots.give(st)
 		return nil
 	}
 	err := lk.d.text.Drop(st.patch())
 	if det := st.taken(); det != nil {
 		lk.d.optimizer.abandonJump(det)
 	}
-	return errors.Join(err, lk.d.region.Retire(st.slot.Addr))
+	lk.d.slots.give(st)
+	return err
 }
 
 // endReturns: nothing will return to st.

@@ -67,7 +67,7 @@ func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 	err = st.calls.awaiting(func() error { return fo.d.refresh(st) })
 	if err != nil && fresh {
 		delete(fo.d.sites, at)
-		fo.d.slots.discard(st)
+		fo.d.slots.give(st)
 	}
 	return st, err
 }

@@ -17,6 +17,7 @@ type site struct {
 	plan   arch.Plan
 	slot   *arch.Slot
 	stands stance
+	led    bool // something has stood there, so threads may be in the slot
 
 	// probes in the order in which handlers run: the latest registered first
 	// (B16), a Jprobe last (B17). The slice is replaced, never changed, so a handler may register and
@@ -97,11 +98,17 @@ func (sl *slotSet) fillSlot(st *site) error {
 	return nil
 }
 
-// discard takes back a site that was never armed.
-func (sl *slotSet) discard(st *site) {
-	delete(sl.at, st.slot.Addr)
-	if err := sl.d.region.Free(st.slot.Addr); err != nil {
-		sl.d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
+// give takes back the slot of a site that ends: at once if nothing has ever led threads there,
+// else when nobody is inside. A site that is unarmed may have been left by its jump a moment
+// ago, with a thread that has not executed the copy yet.
+func (sl *slotSet) give(st *site) {
+	free := sl.d.region.Retire
+	if !st.led {
+		delete(sl.at, st.slot.Addr)
+		free = sl.d.region.Free
+	}
+	if err := free(st.slot.Addr); err != nil {
+		sl.d.session.warn("freeing the slot of %s: %v", st.addr, err)
 	}
 }
 
@@ -212,7 +219,7 @@ func (d *domain) settle(sites []*site) error {
 // remove ends a site. Its slot is recycled when nobody can be inside.
 func (d *domain) remove(st *site) error {
 	if st.patch() == nil {
-		d.slots.discard(st)
+		d.slots.give(st)
 		return nil
 	}
 	err := d.text.Remove(st.patch())
@@ -226,7 +233,8 @@ func (d *domain) remove(st *site) error {
 	st.taken()
 	d.guard.unguard(st.addr)
 	d.optimizer.uncovered(st)
-	return errors.Join(err, d.region.Retire(st.slot.Addr))
+	d.slots.give(st)
+	return err
 }
 
 // add gives kp its place in the order in which handlers run.

@@ -68,7 +68,7 @@ func (st *site) armed() bool {
 }
 
 // installed: p, a breakpoint, stands at st, which was unarmed.
-func (st *site) installed(p *patch.Patch) { st.stands = breakpoint{p} }
+func (st *site) installed(p *patch.Patch) { st.stands, st.led = breakpoint{p}, true }
 
 // planJump: st is to jump to det.
 func (st *site) planJump(det *detour) { st.stands = planned{st.patch(), det} }
@@ -83,7 +83,9 @@ func (st *site) unplanned() *detour {
 }
 
 // written: p, the jump that was planned, stands at st.
-func (st *site) written(p *patch.Patch) { st.stands = jumping{p, st.stands.(planned).det} }
+func (st *site) written(p *patch.Patch) {
+	st.stands, st.led = jumping{p, st.stands.(planned).det}, true
+}
 
 // taken: what stood at st was taken away. It returns the detour that nothing leads to any more, nil if there was no jump.
 func (st *site) taken() (left *detour) {
