@@ -44,6 +44,7 @@ type guard struct {
 	// call; see VforkEnded.
 	incomplete bool
 	whole      bool // all of it was installed
+	short      bool // it does not know all places, and that was told
 	unlooked   bool // a forked child has it from its parent, and its thread's mask was not looked at yet
 	none       bool // there can be none: the program's handler of SIGTRAP is to run once only
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
@@ -115,8 +116,14 @@ func (g *guard) installGuard(sites []*site) {
 
 // setResume tells the guard where threads go on.
 func (g *guard) setResume(at, to arch.Addr) {
-	err := g.d.region.SetResume(at, to)
-	g.d.guard.incomplete = g.d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
+	switch err := g.d.region.SetResume(at, to); {
+	case err == nil, errors.Is(err, ptrace.ErrSeccomp):
+	case errors.Is(err, ptrace.ErrNoThread), ptrace.Departed(err):
+		g.incomplete = true
+	case !g.short && g.d.unlessEnding(err) != nil:
+		g.short = true
+		g.d.session.warn("the process may not survive if gokprobe is killed while a thread is at %s, or at a place that is probed later: %v", at, err)
+	}
 }
 
 // unguard says that the original instruction is back at at: a thread that trapped before goes on there.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -19,17 +21,30 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-const manyRecords = "GOKPROBE_TEST_RECORDS"
+const (
+	manyRecords  = "GOKPROBE_TEST_RECORDS"
+	eachFunction = "GOKPROBE_TEST_FUNCTIONS"
+)
 
-// TestManyRecordsTracer is not a test but a process that probes some thousand instructions of the C library, and waits to be killed.
+// TestManyRecordsTracer is not a test but a process that probes some thousand instructions of the C library, or the functions of thousand.c, and waits to be killed.
 func TestManyRecordsTracer(t *testing.T) {
 	pid, err := strconv.Atoi(os.Getenv(manyRecords))
 	if err != nil {
 		return
 	}
+	calls := func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }
 	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{NoOptimize: true, Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	ok(t, err)
 	defer s.Close()
+	if os.Getenv(eachFunction) != "" {
+		kps := make([]*kprobes.Kprobe, 1000)
+		for i := range kps {
+			kps[i] = &kprobes.Kprobe{SymbolName: fmt.Sprintf("fn_%03d", i), PreHandler: calls}
+		}
+		ok(t, s.RegisterKprobes(t.Context(), kps))
+		fmt.Println("armed", len(kps))
+		select {}
+	}
 	placed := 0
 	for _, name := range []string{"getaddrinfo", "strptime", "qsort_r", "glob64", "regcomp", "regexec", "wordexp", "fnmatch", "getopt_long", "strfmon", "mktime", "realpath"} {
 		locs, err := s.Symbols().Resolve(t.Context(), "libc.so.6:"+name+"+*")
@@ -41,7 +56,7 @@ func TestManyRecordsTracer(t *testing.T) {
 			placed += len(kps)
 		}
 	}
-	ok(t, s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "foo", PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}))
+	ok(t, s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "foo", PreHandler: calls}))
 	fmt.Println("armed", placed+1)
 	select {}
 }
@@ -63,10 +78,10 @@ func probesOf(t *testing.T, pid int, code arch.Range) (kps []*kprobes.Kprobe) {
 }
 
 // leaveRecords probes a process and is killed. It returns how many places were probed.
-func leaveRecords(t *testing.T, prog *testprog.Prog) (places int) {
+func leaveRecords(t *testing.T, prog *testprog.Prog, env ...string) (places int) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestManyRecordsTracer$", "-test.timeout=30m")
-	cmd.Env = append(os.Environ(), manyRecords+"="+strconv.Itoa(prog.PID()))
+	cmd.Env = append(append(os.Environ(), manyRecords+"="+strconv.Itoa(prog.PID())), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	ok(t, err)
@@ -101,6 +116,24 @@ func TestALargeProcessIsRecovered(t *testing.T) {
 	if work[1000] > 11*work[100] || work[100] == 0 {
 		t.Errorf("work by threads: %v", work)
 	}
+}
+
+// TestATargetWithoutADescriptorOutlivesItsTracer: it can't have a memfd. What the guard knows of the places, more than the header has room for, lies among
+// the slots then.
+func TestATargetWithoutADescriptorOutlivesItsTracer(t *testing.T) {
+	prog := start(t, "thousand")
+	var before unix.Rlimit
+	ok(t, unix.Prlimit(prog.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, &before))
+	places := leaveRecords(t, prog, eachFunction+"=1")
+	for range 2 {
+		wantResult(t, prog.Do("mine", "mine"), "mine 1499500", "by the guard", 0)
+	}
+	done, err := kprobes.Recover(t.Context(), prog.PID())
+	if err != nil || done.Regions != 1 || done.Kept != 0 || done.Patches < places {
+		t.Errorf("%d places: %+v, %v", places, done, err)
+	}
+	prog.CheckClean()
+	wantRight(t, prog)
 }
 
 // TestAGuardianRecoversSomeHeirsOnly: a program has made more children with memory that looks like a killed tracer's than can have been forked when it died.
