@@ -24,7 +24,7 @@ package trampoline
 //
 // No page of the target is ever writable and executable. The header, at offset 0, lists
 // all arenas, so a tracer that finds this mapping finds everything. The layout is
-// little-endian and fixed by Version; layout.go, journal.go, record.go and resume.go
+// little-endian and fixed by Version; layout.go, journal.go, record.go and resumetable.go
 // have the offsets.
 //
 // Where the target can't map memory, an arena may be a cave instead: zero bytes
