@@ -165,7 +165,7 @@ func TestASlotIsRetiredHoweverItsSiteEnds(t *testing.T) {
 	wantOptimized(t, s, kp)
 	ok(t, s.DisableKprobe(kp))
 	ok(t, s.SetOptimization(false)) // takes the jump away, and a disabled probe needs no breakpoint
-	before := s.RetiredSlots() // of places that were taken for its sake
+	before := s.RetiredSlots()      // of places that were taken for its sake
 	ok(t, s.UnregisterKprobe(kp))
 	if n := s.RetiredSlots() - before; n != 1 {
 		t.Errorf("%d slots wait to be recycled, want 1", n)
