@@ -77,6 +77,9 @@ func (d *domain) beginRegion() {
 	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
 	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.region.Avoid(d.neighbours.codeAt)
+	if givenBack != nil {
+		d.region.Given(func(memory ...arch.Range) { givenBack(d, d.space, memory) })
+	}
 }
 
 // domainOf is nil for a thread of an address space that has no probes.

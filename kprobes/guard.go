@@ -69,17 +69,25 @@ func (g *guard) guardSites(sites []*site) {
 	if g.d.guard.none {
 		return
 	}
-	for _, st := range sites {
-		if st.slot.Alone != 0 {
-			g.setResume(st.addr, st.slot.Alone)
-			g.setResume(st.slot.Trap, st.slot.Next)
-		}
-	}
+	g.guardSlots(sites)
 	if !g.d.guard.tried {
 		g.installGuard(sites)
 	} else {
 		_ = g.d.masks.keepUnblocked(sites, g.unlooked, func(*ptrace.Frozen) error { return nil })
 		g.unlooked = false
+	}
+}
+
+// guardSlots sends threads that trap at sites to the slots.
+func (g *guard) guardSlots(sites []*site) {
+	if g.d.memory.private || g.d.guard.none {
+		return
+	}
+	for _, st := range sites {
+		if st.slot.Alone != 0 {
+			g.setResume(st.addr, st.slot.Alone)
+			g.setResume(st.slot.Trap, st.slot.Next)
+		}
 	}
 }
 
@@ -126,10 +134,23 @@ func (g *guard) setResume(at, to arch.Addr) {
 	}
 }
 
-// unguard says that the original instruction is back at at: a thread that trapped before goes on there.
+// unguard says that the original instruction is back at at: a thread that trapped before goes on there. But where a jump has come meanwhile, its byte traps.
 func (g *guard) unguard(at arch.Addr) {
-	if g.d.guard.tried && !g.d.memory.private && !g.d.guard.none {
-		g.setResume(at, at)
+	if !g.d.guard.tried && !g.d.guard.incomplete || g.d.memory.private || g.d.guard.none { // then nothing was said of it
+		return
+	}
+	to := at
+	if det := g.d.detours.heads[at]; det != nil {
+		to, _ = det.CopyOf(at)
+	}
+	g.setResume(at, to)
+}
+
+// forgottenBy: no thread is in det any more, nor comes there. In region another detour may lie there from now on.
+func (det *detour) forgottenBy(region *trampoline.Region) {
+	_ = region.ClearResume(det.Trap)
+	for _, stop := range det.Stops {
+		_ = region.ClearResume(stop.At)
 	}
 }
 
@@ -306,6 +327,9 @@ func (g *guard) cleanRegion(child *ptrace.Process) {
 	_ = child.Space.Remote(func(r *ptrace.Remote) error {
 		if err := recovery.RemoveGuard(r, &g.d.guard.state); err != nil {
 			return err
+		}
+		if givenBack != nil {
+			givenBack(g.d, child.Space, ranges)
 		}
 		return r.Munmap(ranges...)
 	})

@@ -420,6 +420,7 @@ func (opt *optimizer) unoptimizeAll() error {
 func (opt *optimizer) abandonJump(det *detour) {
 	for _, h := range det.heads {
 		delete(opt.d.detours.heads, h)
+		_ = opt.d.region.ClearResume(h)
 	}
 	opt.d.detours.retire(det)
 }

@@ -343,6 +343,7 @@ func (ds *detours) forget(det *detour) {
 	delete(ds.at, det.Addr)
 	delete(ds.at, det.landing.Entry)
 	ds.d.neighbours.forgetStrays(det)
+	det.forgottenBy(ds.d.region)
 	ds.endWork(det)
 }
 

@@ -13,7 +13,9 @@ import (
 
 // giveUp leaves st with its breakpoint.
 func (opt *optimizer) giveUp(st *site, why error) {
-	opt.d.detours.discard(st.unplanned())
+	det := st.unplanned()
+	opt.forgetHeads(det)
+	opt.d.detours.discard(det)
 	st.noJump.now(why.Error())
 	st.showOptimized()
 }

@@ -182,6 +182,7 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 	}
 	lk.d.followed.endReturns(st)
 	st.probes, st.linker, st.calls.unwinds = nil, false, false
+	defer func() { _ = lk.d.region.ClearResume(st.addr) }()
 	if st.patch() == nil {
 		lk.d.slots.give(st)
 		return nil

@@ -33,7 +33,13 @@ func TestMain(m *testing.M) {
 	if guardian.Is() || os.Getenv(guarded) != "" {
 		kprobes.GuardianMain()
 	}
-	os.Exit(m.Run())
+	found := kprobes.WatchGivenBack()
+	code := m.Run()
+	if n := found(); n > 0 {
+		fmt.Fprintf(os.Stderr, "memory was given back %d times that somebody was left in, see above\n", n)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
 // guardedTracer is a process that traces and has a guardian.

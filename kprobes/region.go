@@ -25,6 +25,9 @@ type memory struct {
 	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
 }
 
+// givenBack is told in tests of memory in space, d's or a child's of it, that is given back: nobody may be there, and nothing may lead there.
+var givenBack func(d *domain, space *ptrace.Space, memory []arch.Range)
+
 // allocSlot returns a slot for code at near.
 func (sl *slotSet) allocSlot(near arch.Range) (arch.Addr, error) {
 	sl.makeRoom(near, 1)

@@ -209,7 +209,11 @@ func (d *domain) unblocks(at arch.Addr) bool {
 func (m *memory) unmap() error {
 	err := m.d.guard.removeGuard()
 	if err == nil { // else it stays, with its memory
-		err = m.d.space.Unmap(append(m.mapped(), m.d.followed.relays.unneeded()...)...)
+		gone := append(m.mapped(), m.d.followed.relays.unneeded()...)
+		if givenBack != nil {
+			givenBack(m.d, m.d.space, gone)
+		}
+		err = m.d.space.Unmap(gone...)
 	}
 	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
 		return nil // the last threads are dying; the mapping harms nobody

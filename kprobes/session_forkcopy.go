@@ -134,6 +134,11 @@ func (d *domain) dropRetired(parent *domain) error {
 	if parent.detours.retired == 0 {
 		return err1
 	}
+	for _, det := range parent.detours.at {
+		if det.retired {
+			det.forgottenBy(d.region)
+		}
+	}
 	_, err2 := d.region.CollectDetours(func(arch.Range) bool { return false })
 	unused := maps.Clone(parent.detours.counters)
 	programs := maps.Clone(parent.recorder.recordings)

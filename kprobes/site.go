@@ -17,7 +17,7 @@ type site struct {
 	plan   arch.Plan
 	slot   *arch.Slot
 	stands stance
-	led    bool // something has stood there, so threads may be in the slot
+	led    bool // threads were led to the slot, also by the guard, so some may be inside
 
 	// probes in the order in which handlers run: the latest registered first
 	// (B16), a Jprobe last (B17). The slice is replaced, never changed, so a handler may register and
@@ -102,10 +102,12 @@ func (sl *slotSet) fillSlot(st *site) error {
 // else when nobody is inside. A site that is unarmed may have been left by its jump a moment
 // ago, with a thread that has not executed the copy yet.
 func (sl *slotSet) give(st *site) {
-	free := sl.d.region.Retire
-	if !st.led {
+	free := sl.d.region.Free
+	if st.led {
+		free = sl.d.region.Retire
+		sl.d.guard.unguard(st.addr)
+	} else {
 		delete(sl.at, st.slot.Addr)
-		free = sl.d.region.Free
 	}
 	if err := free(st.slot.Addr); err != nil {
 		sl.d.session.warn("freeing the slot of %s: %v", st.addr, err)
@@ -122,6 +124,7 @@ func (d *domain) arm(st *site) error {
 	if err := d.optimizer.unoptimizeNow(d.optimizer.covering([]*site{st})); err != nil {
 		return err
 	}
+	d.guard.guardSlots([]*site{st}) // its byte may have been a jump's meanwhile
 	if err := d.text.Arm(st.patch()); err != nil {
 		return err
 	}
@@ -144,6 +147,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
 		d.past.add(st.addr, st.plan.Insn.Bytes)
+		st.led = true
 		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
 	d.guard.guardSites(sites)
@@ -231,7 +235,6 @@ func (d *domain) remove(st *site) error {
 		end()
 	}
 	st.taken()
-	d.guard.unguard(st.addr)
 	d.optimizer.uncovered(st)
 	d.slots.give(st)
 	return err

@@ -68,7 +68,7 @@ func (st *site) armed() bool {
 }
 
 // installed: p, a breakpoint, stands at st, which was unarmed.
-func (st *site) installed(p *patch.Patch) { st.stands, st.led = breakpoint{p}, true }
+func (st *site) installed(p *patch.Patch) { st.stands = breakpoint{p} }
 
 // planJump: st is to jump to det.
 func (st *site) planJump(det *detour) { st.stands = planned{st.patch(), det} }

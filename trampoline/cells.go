@@ -95,6 +95,7 @@ func (r *Region) FreeCells(at arch.Addr) error {
 		}
 		c := &a.ground.cells
 		if n, ok := c.taken[at]; ok {
+			r.give(stretch(at, uint64(n)))
 			delete(c.taken, at)
 			c.space.give(uint64(at-c.at), uint64(n))
 			return nil

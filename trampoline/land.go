@@ -245,6 +245,7 @@ func (r *Region) FreeLanding(l Landing) error {
 	if !ok {
 		return fmt.Errorf("detour at %s: %w", l.Detour, ErrNotAllocated)
 	}
+	r.give(in.places()...)
 	return r.release(in)
 }
 
@@ -271,6 +272,7 @@ func (r *Region) CollectDetours(inside func(arch.Range) bool) (left int, err err
 		return 0, nil
 	}
 	var errs []error
+	var freed []arch.Range
 	for _, l := range r.landings {
 		if !l.retired {
 			continue
@@ -279,11 +281,13 @@ func (r *Region) CollectDetours(inside func(arch.Range) bool) (left int, err err
 			left++
 			continue
 		}
+		freed = append(freed, l.places()...)
 		if err := r.release(l); err != nil {
 			left++
 			errs = append(errs, err)
 		}
 	}
+	r.give(freed...)
 	return left, errors.Join(errs...)
 }
 

@@ -32,6 +32,7 @@ type Region struct {
 	fileEnd uint64
 	journal Journal
 	resume  resumes
+	given   func(...arch.Range) // is told of memory that is given back, in tests
 	grounds
 }
 
@@ -253,6 +254,7 @@ func (r *Region) Free(addr arch.Addr) error {
 	if err != nil {
 		return err
 	}
+	r.give(stretch(addr, r.slotSize()))
 	return a.release(i)
 }
 
@@ -274,18 +276,22 @@ func (r *Region) Retire(addr arch.Addr) error {
 // inside.
 func (r *Region) Collect(inside func(slot arch.Range) bool) (left int, err error) {
 	var errs []error
+	var freed []arch.Range
 	for _, a := range r.arenas {
 		a.retired(func(i int) {
-			if inside(arch.Range{Start: a.addr(i), End: a.addr(i + 1)}) {
+			slot := arch.Range{Start: a.addr(i), End: a.addr(i + 1)}
+			if inside(slot) {
 				left++
 				return
 			}
+			freed = append(freed, slot)
 			if err := a.release(i); err != nil {
 				left++
 				errs = append(errs, err)
 			}
 		})
 	}
+	r.give(freed...)
 	return left, errors.Join(errs...)
 }
 
