@@ -47,12 +47,21 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 // them for the empty name. If no name matches exactly, it tries aliases of the executable, the
 // DT_SONAME of libraries (libc.so.6, where the file is called libc-2.31.so), and
 // the file to which a path leads by links. Last it tries names cut at a dot or dash (libc for
-// libc.so.6), if only one module has such a name; else these are several.
+// libc.so.6), if only one module has such a name; else these are several. A pattern with * or ?
+// stands for all modules that have such a base name, path or DT_SONAME.
 func (s *snapshot) modulesNamed(name string) (found, several []*Module) {
 	if name == "" {
 		return s.named, nil
 	}
 	var exact, alias, prefix []*Module
+	if isModuleGlob(name) {
+		for _, m := range s.named {
+			if m.matches(name) {
+				exact = append(exact, m)
+			}
+		}
+		return exact, nil
+	}
 	for _, m := range s.named {
 		switch {
 		case m.isExactly(name):
@@ -86,6 +95,14 @@ func (m *Module) isAlso(name string) bool {
 	return slices.Contains(m.aliases, name) || m.soname() == name
 }
 
+// isModuleGlob tells that the module part of a probe specification is a pattern. Brackets are part of a name there: [vdso].
+func isModuleGlob(name string) bool { return strings.ContainsAny(name, "*?") }
+
+func (m *Module) matches(pattern string) bool {
+	soname := m.soname()
+	return matchesGlob(pattern, m.Name) || matchesGlob(pattern, m.Path) || soname != "" && matchesGlob(pattern, soname)
+}
+
 func (m *Module) begins(name string) bool {
 	return slices.ContainsFunc([]string{m.Name, m.soname()}, func(whole string) bool {
 		return len(whole) > len(name) && strings.HasPrefix(whole, name) && strings.IndexByte(".-", whole[len(name)]) >= 0
@@ -101,10 +118,13 @@ func (m *Module) soname() string {
 }
 
 // IsCalled reports whether the module part of a probe specification may mean m: its base name or path, a path that leads there by
-// links, a library's DT_SONAME, or what one of these names begins with.
+// links, a library's DT_SONAME, what one of these names begins with, or a pattern of * and ? for such a name.
 func (m *Module) IsCalled(name string) bool {
 	if name == "" {
 		return false
+	}
+	if isModuleGlob(name) {
+		return m.matches(name)
 	}
 	if m.isExactly(name) || m.isAlso(name) || m.begins(name) {
 		return true

@@ -153,7 +153,7 @@ func cutModule(s string) (module, name string, ok bool) {
 			if i > 0 { // [vdso] is a module, [...] belongs to a name
 				return "", "", false
 			}
-		case '(', '<', '*', '?', ' ':
+		case '(', '<', ' ':
 			return "", "", false
 		case ':':
 			if i+1 < len(s) && s[i+1] == ':' {
