@@ -101,9 +101,7 @@ func detourAgrees(c *cpu, i arch.Insn, start *state, dead arch.Dead, n int) erro
 	}
 	s.data, s.stack, s.xstate = c.get(dataAt, area), c.get(stackAt, area), c.xstate()
 	forgetX87Address(s.xstate)
-	// What has its initial value is in use or not (SDM vol. 1 §13.6); that changes with every
-	// switch to another thread, and a detour is more steps.
-	s.xstate[512], native.xstate[512] = 0, 0
+	forgetInUse(s.xstate)
 	forgetX87Address(s.data[wordsAt-dataAt:])
 	below := int(start.regs.Rsp) - 128 - 24 - stackAt
 	copy(s.stack[below:below+24], native.stack[below:])
