@@ -361,11 +361,16 @@ const manyRetired = 64
 // collect frees detours that no thread is in any more. No signal is ever delivered to
 // a thread in a detour, so no frame on any stack refers to one, and calls push addresses of the
 // original code: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired.
+// A child that was forked before the jump was taken away has the jump still, until its first stop is handled: as
+// long as there is one, nothing is freed, since were we killed now it would run on like that.
 func (ds *detours) collect() {
 	if ds.retired < manyRetired {
 		return
 	}
 	err := ds.d.space.FreezeAwake(ds.d.region.Contains, func() error {
+		if ds.d.session.tracer.Awaits(ds.d.space) {
+			return nil
+		}
 		inside := map[*detour]bool{}
 		for _, th := range ds.d.space.Threads() {
 			for ts := ds.d.session.hits.states.Of(th); ts != nil; ts = ts.outer {

@@ -158,12 +158,15 @@ func addressLimits() arch.Range {
 // worth it. No signal is ever delivered to a thread in a slot, so no frame on any stack
 // refers to one: a thread is inside only if its instruction pointer is. Nothing leads
 // into a retired one. So a thread that is elsewhere, and waits in a system call, need
-// not be stopped.
+// not be stopped. Children whose first stop is not handled are as for detours (detours.collect).
 func (sl *slotSet) collect() {
 	if sl.retired() == 0 {
 		return
 	}
 	err := sl.d.space.FreezeAwake(sl.d.region.Contains, func() error {
+		if sl.d.session.tracer.Awaits(sl.d.space) {
+			return nil
+		}
 		inside := map[arch.Addr]bool{}
 		for _, th := range sl.d.space.Threads() {
 			for ts := sl.d.session.hits.states.Of(th); ts != nil; ts = ts.outer {
