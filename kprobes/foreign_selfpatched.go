@@ -52,7 +52,9 @@ func (nb *neighbours) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, in
 	return false
 }
 
-// copiedBreakpoint: code that is the same as a site's, behind the breakpoint, is a copy of it.
+// copiedBreakpoint: code that is the same as a site's, behind the breakpoint, is a copy of it. At a place that was a site
+// itself, that tells nothing: the program may have brought our breakpoint back, from a copy, or have other code there now,
+// with a breakpoint of its own. There the file has to tell. Where there is none, as for code that is generated, the breakpoint is the program's.
 func (nb *neighbours) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 	const least = 16 // the bytes behind a breakpoint of the target's own look like many functions' beginnings
 	code := make([]byte, least)
@@ -71,7 +73,7 @@ func (nb *neighbours) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 	}
 	var found []byte
 	for site, insn := range nb.d.past.insns {
-		if !bytes.HasPrefix(code[1:], insn[1:]) || !nb.sameBehind(site, code) {
+		if !bytes.HasPrefix(code[1:], insn[1:]) || !nb.sameBehind(site, code) || site == at && !nb.inFile(at, insn[0], code[1:]) {
 			continue
 		}
 		if found != nil && found[0] != insn[0] {
@@ -128,6 +130,21 @@ func (nb *neighbours) fromFile(at arch.Addr, b byte) bool {
 	}
 	_, err = f.ReadAt(one, int64(m.Offset)+int64(at-m.Range.Start))
 	return err != nil || one[0] == b
+}
+
+// inFile reports whether the target's code at at is that of a file, and begins there with one and then behind.
+func (nb *neighbours) inFile(at arch.Addr, one byte, behind []byte) bool {
+	defer nb.d.look.joined()()
+	m, err := nb.d.look.surveyed().Mapping(at)
+	if err != nil || m == nil {
+		return false
+	}
+	f, code := nb.mappedFile(m), make([]byte, 1+len(behind))
+	if f == nil {
+		return false
+	}
+	_, err = f.ReadAt(code, int64(m.Offset)+int64(at-m.Range.Start))
+	return err == nil && code[0] == one && bytes.Equal(code[1:], behind)
 }
 
 // copiedJump: a jump of ours leads here from where it has been copied to.
