@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -22,20 +23,35 @@ import (
 // mostMemory and mostTime are the limits for one file.
 const mostMemory = 512_000_000 // bytes, resident
 
-// mostTime is five seconds of processor time where a system call takes the 0.1 to 0.3 µs that it does on a processor,
-// and more, in proportion, under hypervisors where it takes several times as long.
+// mostTime is five seconds of processor time where a system call takes the 0.1 to 0.3 µs that it does on a processor, and one that reads memory of a process
+// less than a microsecond; and more, in proportion, under hypervisors where these take several times as long.
 var mostTime = sync.OnceValue(func() time.Duration {
-	const calls, usual = 100_000, 400 * time.Nanosecond
+	const usual, usualRead = 400 * time.Nanosecond, time.Microsecond
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		panic(err)
+	}
+	defer memory.Close()
+	word := make([]byte, 8)
+	at := int64(uintptr(unsafe.Pointer(&word[0])))
+	call := costOf(func() { unix.Getppid() })
+	read := costOf(func() { _, _ = unix.Pread(int(memory.Fd()), word, at) })
+	return 5 * max(time.Second, time.Second*call/usual, time.Second*read/usualRead)
+})
+
+// costOf is the processor time of a call, at best.
+func costOf(call func()) time.Duration {
+	const calls = 50_000
 	cost := time.Duration(1 << 62)
 	for range 3 {
 		begin := processorTime()
 		for range calls {
-			unix.Getppid()
+			call()
 		}
 		cost = min(cost, (processorTime()-begin)/calls)
 	}
-	return 5 * time.Second * max(cost, usual) / usual
-})
+	return cost
+}
 
 const childEnv = "GOKPROBE_HOSTILE_CHILD"
 

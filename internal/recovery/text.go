@@ -14,9 +14,10 @@ import (
 // from blocking the guard's signal come last, since we may be killed in between.
 func (l *leftover) tailsLast() []patch.Entry {
 	var tails []patch.Entry
+	code := patch.NewPages(l.mem)
 	rest := make([]patch.Entry, 0, len(l.original.records.records))
 	for _, e := range l.original.records.records {
-		if l.original.records.alone(e) && l.beforeCall(e) {
+		if l.original.records.alone(e) && beforeCall(code, e) {
 			tails = append(tails, e)
 		} else {
 			rest = append(rest, e)
@@ -26,10 +27,10 @@ func (l *leftover) tailsLast() []patch.Entry {
 }
 
 // beforeCall tells of a jump that it stands in front of a system call, with some instructions in between at most.
-func (l *leftover) beforeCall(e patch.Entry) bool {
+func beforeCall(mem *patch.Pages, e patch.Entry) bool {
 	const insns, longest = 4, 15
 	code := make([]byte, insns*longest)
-	if len(e.Original) <= len(host.Arch.Breakpoint()) || l.mem.ReadMemory(e.At, code) != nil {
+	if len(e.Original) <= len(host.Arch.Breakpoint()) || !mem.Read(e.At, code) {
 		return false
 	}
 	copy(code, e.Original)
