@@ -139,11 +139,13 @@ func (g *guard) unguard(at arch.Addr) {
 	if !g.d.guard.tried && !g.d.guard.incomplete || g.d.memory.private || g.d.guard.none { // then nothing was said of it
 		return
 	}
-	to := at
 	if det := g.d.detours.heads[at]; det != nil {
-		to, _ = det.CopyOf(at)
+		if to, ok := det.CopyOf(at); ok {
+			g.setResume(at, to)
+			return
+		}
 	}
-	g.setResume(at, to)
+	g.setResume(at, at)
 }
 
 // forgottenBy: no thread is in det any more, nor comes there. In region another detour may lie there from now on.
