@@ -36,7 +36,7 @@ func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 		return 0, true // nobody has a copy of it
 	}
 	d.readInlined()
-	return d.inline.calls[origin].n, d.inline.isAll
+	return len(d.inline.calls[origin]), d.inline.isAll
 }
 
 // abstract is the entry that a function's copies, inlined ones among them, refer to. ok is
@@ -71,15 +71,15 @@ func (m *Module) inlinedAway(t *Table, name string) (v vanished, ok bool) {
 	d.readInlined()
 	origins := d.inline.of(name)
 	for _, origin := range origins {
-		v.calls += d.inline.calls[origin].n
+		v.calls += len(d.inline.calls[origin])
 	}
 	const most = 8 // of one name's functions that are asked for a line
 	for _, origin := range origins[:min(len(origins), most)] {
-		first := d.inline.calls[origin].first
-		if first == 0 {
+		calls := d.inline.calls[origin]
+		if len(calls) == 0 {
 			continue
 		}
-		file, line := d.lineInside(origin, first)
+		file, line := d.lineInside(origin, calls[0])
 		if file == "" {
 			continue
 		}
@@ -128,11 +128,25 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	if err != nil || len(ranges) == 0 {
 		return "", 0
 	}
+	first := d.firstLine(origin, call, e, ranges)
+	return first.file, first.line
+}
+
+// beginning is the first line of an inlined function that has code in a call.
+type beginning struct {
+	file   string
+	line   int
+	at     uint64 // the lowest address with code of it
+	pieces int    // ranges of the call that have such code
+}
+
+// firstLine is lineInside of an entry that was read.
+func (d *dwarfData) firstLine(origin, call dwarf.Offset, e *dwarf.Entry, ranges [][2]uint64) (b beginning) {
 	u := d.unitAt(ranges[0][0])
 	_, fn, ok := d.subprogram(ranges[0][0])
 	decl, start := d.declared(origin)
 	if u == nil || !ok || decl == "" {
-		return "", 0
+		return b
 	}
 	callLine, _ := e.Val(dwarf.AttrCallLine).(int64)
 	rows, files := d.lines(u)
@@ -140,21 +154,26 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	asked := 0
 	for _, rg := range ranges[:min(len(ranges), mostRanges)] {
 		first := sort.Search(len(rows), func(i int) bool { return rows[i].addr >= rg[0] })
+		counted := false
 		for _, row := range rows[first:] {
 			if row.addr >= rg[1] || asked == mostAsked {
 				break
 			}
 			n := int(row.line)
-			if !row.isStmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || line > 0 && n >= line {
+			if !row.isStmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || b.line > 0 && (n > b.line || n == b.line && counted) {
 				continue
 			}
 			asked++
-			if d.inlined(fn, row.addr) == call {
-				file, line = decl, n
+			if d.inlined(fn, row.addr) != call {
+				continue
 			}
+			if n != b.line {
+				b = beginning{decl, n, row.addr, 0}
+			}
+			b.at, b.pieces, counted = min(b.at, row.addr), b.pieces+1, true
 		}
 	}
-	return file, line
+	return b
 }
 
 // declared returns the place in the source of the function whose entry is at off. file is empty if it is unknown.
@@ -183,13 +202,8 @@ type inlining struct {
 	names map[string][]dwarf.Offset
 	// calls has the inlined calls by the entry of the function. Calls within copies of the function itself are left out:
 	// there they are parts into which GCC has split it.
-	calls map[dwarf.Offset]inlinedCalls
+	calls map[dwarf.Offset][]dwarf.Offset
 	isAll bool // nothing was left out
-}
-
-type inlinedCalls struct {
-	n     int
-	first dwarf.Offset
 }
 
 // of finds the functions that a name may mean, as a user spells it.
@@ -223,6 +237,9 @@ func (d *dwarfData) readInlined() {
 		for name := range d.inline.names {
 			size += uint64(len(name))
 		}
+		for _, calls := range d.inline.calls {
+			size += 4 * uint64(cap(calls))
+		}
 		if d.keep(size, "the inlined functions of the debug information") != nil {
 			d.inline.names, d.inline.calls, d.inline.isAll = nil, nil, false
 		}
@@ -230,7 +247,7 @@ func (d *dwarfData) readInlined() {
 }
 
 func (in *inlining) read(r *dies) {
-	in.names, in.calls = map[string][]dwarf.Offset{}, map[dwarf.Offset]inlinedCalls{}
+	in.names, in.calls = map[string][]dwarf.Offset{}, map[dwarf.Offset][]dwarf.Offset{}
 	var within dwarf.Offset // what the function that is read is a copy of, if it is one
 	var scopes scopes
 	declared := map[dwarf.Offset]string{} // those without linkage names
@@ -258,11 +275,7 @@ func (in *inlining) read(r *dies) {
 				in.names[name] = append(in.names[name], e.Offset)
 			}
 		case e.Tag == dwarf.TagInlinedSubroutine && origin != 0 && origin != within:
-			calls := in.calls[origin]
-			if calls.n++; calls.first == 0 {
-				calls.first = e.Offset
-			}
-			in.calls[origin] = calls
+			in.calls[origin] = append(in.calls[origin], e.Offset)
 		}
 		scopes.pass(e)
 	}

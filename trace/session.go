@@ -155,7 +155,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	program := s.kprobes.Program()
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Programs: s.awaits(),
+		Programs: s.awaits(), Inlined: w.inlinedCalls(),
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
@@ -186,6 +186,8 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 		return nil, errors.Join(ErrClosed, p.remove())
 	}
 	pl.warn()
+	pl.tellAmbiguous()
+	p.tellInlined(pl.points)
 	return p, nil
 }
 

@@ -40,6 +40,8 @@ type Place struct {
 	spec    string // of the pattern that other programs are searched for as well; empty for none
 	module  string // where a pattern has found it
 	missing error  // why a pattern waits
+
+	ambiguous bool // of an inlined call: see symbols.InlinedCall
 }
 
 // PlaceError is why a probe can't be placed.
@@ -84,6 +86,8 @@ type Resolver struct {
 	// Programs has names and patterns wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
 	// It implies Unique, for instructions too.
 	Programs bool
+	// Inlined says which inlined calls a function's name stands for.
+	Inlined InlinedCalls
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
 
@@ -122,7 +126,14 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 		resolve = r.Table.Find // a thread of the target waits
 	}
 	found, err := resolve(ctx, name)
+	inlined, done := r.inlined(ctx, name, found, err)
 	switch {
+	case done != nil:
+		return nil, done
+	case len(inlined) > 0 && atReturn && len(found) == 0:
+		return nil, err
+	case len(inlined) > 0 && len(found) == 0:
+		return inlined, nil
 	case r.waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
 		return nil, errEveryReturn
 	case r.waits(name, err):
@@ -138,6 +149,11 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 		}
 	}
 	places, err := r.expand(ctx, name, found)
+	if atReturn {
+		for range inlined {
+			r.Skipped.Add(errInlinedReturn)
+		}
+	}
 	for i := range places {
 		places[i].Return = atReturn
 		if suffixed {
@@ -146,6 +162,9 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 		if r.Programs && isPattern(name) {
 			places[i].spec = spec
 		}
+	}
+	if !atReturn {
+		places = append(places, inlined...)
 	}
 	return places, err
 }

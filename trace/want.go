@@ -19,6 +19,7 @@ type wanted struct {
 	fetch     []string
 	filter    string
 	returns   bool
+	inlined   bool // calls too that the compiler has replaced by the function's body
 	maxActive int
 	regs      bool
 	stack     int // frames

@@ -24,6 +24,7 @@ type request struct {
 	who       whom             // by which it was named
 	specs     []string
 	returns   bool // every SPEC means the returns of its functions
+	inlined   bool // calls too that the compiler has inlined
 	maxActive int  // how many calls of a function are followed at once
 	args      bool
 	fetchArgs []string // -arg: fetch arguments
@@ -55,6 +56,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
 		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print the function's result and how long the call took; SPEC%return does so for one SPEC"},
+		&cli.BoolFlag{Name: "inlined", Usage: "probe calls of the functions too that the compiler has inlined; of functions that have no code of their own these are probed in any case"},
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
@@ -80,7 +82,7 @@ func probeFlags() []cli.Flag {
 // parseRequest reads probeFlags.
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
-		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
+		specs: c.StringSlice("sym"), returns: c.Bool("ret"), inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"),
 		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), allRows: c.Bool("all-rows"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
@@ -103,6 +105,8 @@ func parseRequest(c *cli.Context) (request, error) {
 	switch {
 	case len(r.specs) == 0 && !r.hold:
 		return r, usagef("no probes given, name at least one with -sym or -addr, or hold the process for gokprobe debugfs with -hold")
+	case r.inlined && r.returns:
+		return r, usagef("-inlined is for entries, an inlined call has no return; leave out -ret")
 	case c.IsSet("maxactive") && r.maxActive <= 0:
 		return r, usagef("-maxactive must be at least 1")
 	case c.IsSet("maxactive") && !r.returns && !slices.ContainsFunc(r.specs, isReturn):
@@ -136,6 +140,7 @@ func (r request) wants() []trace.Want {
 	}{
 		{r.args, trace.Args()},
 		{r.returns, trace.Returns()},
+		{r.inlined, trace.Inlined()},
 		{r.maxActive > 0, trace.MaxActive(r.maxActive)},
 		{r.regs, trace.Regs()},
 		{r.count, trace.Count()},

@@ -33,8 +33,9 @@ one stop, and gokprobe does the instruction's work itself. "optimized": a jump, 
 if the process can do by itself all that the flags of attach ask for; else a breakpoint.
 
 PATTERN is a name or glob ('mem*', 'libc.so.6:*'), or any other SPEC of attach:
-'foo+*' lists the instructions of foo, file.c:42 the code of a line. The process is
-not stopped.
+'foo+*' lists the instructions of foo, file.c:42 the code of a line. Of a function that has
+no code of its own, since all its calls are inlined, these are listed. The process is not
+stopped.
 
 Examples:
   gokprobe list -p 4711 'main.*'
@@ -165,7 +166,14 @@ func (l *lister) list(pattern string) error {
 	if pattern == "" {
 		return &classed{errPlace, fmt.Errorf("there are no symbols; addresses can still be probed")}
 	}
-	found, err := l.table.Resolve(context.Background(), pattern)
+	ctx := context.Background()
+	found, err := l.table.Resolve(ctx, pattern)
+	if errors.Is(err, symbols.ErrUnknownSymbol) {
+		calls, _, _ := l.table.InlinedCalls(ctx, pattern) // ctx has no end
+		for _, call := range calls {
+			found, err = append(found, call.Location), nil
+		}
+	}
 	if err != nil {
 		return &classed{errPlace, fmt.Errorf("nothing to list: %w", err)}
 	}
