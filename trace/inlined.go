@@ -50,6 +50,9 @@ func (r *Resolver) inlined(ctx context.Context, name string, own []symbols.Locat
 	calls, _, done := r.Table.InlinedCalls(ctx, name, in...)
 	var places []Place
 	for _, call := range calls {
+		if err != nil && r.Programs && (call.Symbol.Module == nil || call.Symbol.Module.Kind != symbols.KindExecutable) {
+			continue // the name waits: a program that is executed may have such a function, which a library has for itself
+		}
 		places = append(places, Place{Name: name, Addr: call.Addr, Optional: true, ambiguous: call.Ambiguous})
 	}
 	return places, done
