@@ -52,7 +52,8 @@ first instruction. If a process can't be probed that was found by its name or FI
 says so and it is left out; if -p names it by its number, that is an error.
 
 With -hold no probes are needed: gokprobe debugfs adds and removes some while the session
-lasts, through files like the kernel's. With -mount DIR, echo does the same.
+lasts, through files like the kernel's. With -mount DIR, echo does the same. Where there may be
+several processes DIR has a folder for each, named by its PID, as long as it is probed.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
 4 cannot place a probe.
@@ -73,7 +74,8 @@ Examples:
   gokprobe attach -p 4711 -sym 'parse+*' -count
   gokprobe attach -p postgres -all -sym exec_simple_query -args
   gokprobe attach -x /usr/lib/libssl.so.3 -sym SSL_read -count
-  gokprobe attach -p 4711 -hold -mount /mnt`
+  gokprobe attach -p 4711 -hold -mount /mnt
+  gokprobe attach -x /usr/bin/redis-server -hold -mount /mnt`
 
 func attachCommand(std stdio) *cli.Command {
 	return &cli.Command{
@@ -140,9 +142,6 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 // attachWhole attaches to several processes and does the work that newJoint makes on
 // all of them. If who names a file, processes that map it later are attached to as well.
 func attachWhole(std stdio, to []target, who whom, req request, newJoint jointMaker) error {
-	if req.mount != "" {
-		return usagef("-mount is for the files of one process, name it with -p and leave out -all and -x; gokprobe debugfs -p PID has those of each")
-	}
 	var file *mapWatch
 	if who.file != "" {
 		ctx, stop := context.WithCancel(context.Background())

@@ -75,7 +75,7 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec; names that only these have are waited for. It ends when all of them have"},
 		&cli.BoolFlag{Name: "hold", Usage: "hold the process without probes, for gokprobe debugfs, until Ctrl-C or its end"},
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
-		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`; of several processes in a folder for each"},
 	}
 }
 

@@ -105,8 +105,9 @@ with -follow: -fail-nth 3 is the third call of each, and -space, -when, -interva
 together; the time of -for begins with the first process. The session ends when no call of any
 process can be injected. The summary has sums and a row for each process. If a process can't be
 injected into that was found by its name or FILE, a warning says so and it is left out; if -p
-names it by its number, that is an error. -thread, -mount and the flags whose values are
-addresses, such as -require-start, are for one process.
+names it by its number, that is an error. With -mount DIR, DIR has a folder for each, named by
+its PID. -thread and the flags whose values are addresses, such as -require-start, are for one
+process.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 cannot place a
 probe; with COMMAND, that of COMMAND.

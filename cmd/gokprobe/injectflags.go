@@ -63,7 +63,7 @@ func injectFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, so that the tracer decides about every call"},
 		&cli.BoolFlag{Name: "follow", Usage: "also inject into forked children, and executables that the process starts by exec, until all of them have ended"},
 		&cli.BoolFlag{Name: "hold", Usage: "do not detach when no further call can be injected"},
-		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`; of several processes in a folder for each"},
 	)
 	for _, n := range fault.Names() {
 		flags = append(flags, &cli.StringFlag{Name: n.Name, Usage: n.Usage})

@@ -272,7 +272,7 @@ func TestInjectIntoSeveralOrNone(t *testing.T) {
 		{[]string{"-p", pidOf(one), "-all"}, exitUsage, "-p name"},
 		{[]string{"-all"}, exitUsage, "no process given"},
 		{[]string{"-x", "/nothing/there"}, exitUsage, "-x /nothing/there"},
-		{[]string{"-p", name, "-all", "-p", pidOf(two), "-mount", t.TempDir()}, exitUsage, "-mount"},
+		{[]string{"-p", name, "-all", "-x", file, "-mount", "/nonexistent"}, exitFailed, "cannot mount on /nonexistent: no such file or directory"},
 		{[]string{"-x", file, "-thread", pidOf(one)}, exitUsage, "-thread is for a thread of one process"},
 		{[]string{"-x", file, "-task-filter", "Y"}, exitUsage, "-thread tid"},
 		{[]string{"-p", pidOf(one), "-p", pidOf(two), "-require-start", "0x1000"}, exitUsage, "-require-start is an address in one process"},

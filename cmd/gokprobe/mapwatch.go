@@ -203,6 +203,15 @@ func (w *mapWatch) forget(pid int) {
 	delete(w.seen, pid)
 }
 
+// skip keeps a process of our own from being found.
+func (w *mapWatch) skip(pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if st, err := procfs.ReadStat(pid, 0); err == nil {
+		w.seen[pid] = &seenProcess{start: st.StartTime, wasFound: true}
+	}
+}
+
 // ours reports whether one of our threads traces a process. Such a process is held already,
 // or is a child of one that is, which may be followed.
 func ours(pid int) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs"
@@ -16,12 +17,12 @@ import (
 type sessionFiles struct {
 	tree   *debugfs.Tree
 	socket *door.Server  // nil if there is none
-	mount  *door.Mounted // nil if it was not asked for
+	mount  *door.Mounted // of these files alone; nil if there is none
+	leave  func()        // takes them out of a mount of several sessions; nil if they are in none
 }
 
-// openFiles serves the session's files to "gokprobe debugfs", and with -mount on a directory. It
-// defines the events of -kprobe-event in them. It fails if the events or the mount fail, for
-// which the user has asked. Without a socket it only warns.
+// openFiles serves the session's files to "gokprobe debugfs". It defines the events of -kprobe-event in them, and
+// fails if they fail, for which the user has asked. Without a socket it only warns.
 func (w *work) openFiles(ctx context.Context) error {
 	f := newFiles(w.std, w.sess)
 	w.files = f
@@ -33,12 +34,34 @@ func (w *work) openFiles(ctx context.Context) error {
 	if err := f.tree.Boot(w.req.events); err != nil {
 		return eventsError(err)
 	}
-	if w.req.mount == "" {
+	return nil
+}
+
+// mountFiles mounts the files that openFiles has opened, if -mount says where.
+func (w *work) mountFiles() (err error) {
+	if w.req.mount != "" {
+		w.files.mount, err = door.Mount(w.files.tree, w.req.mount, mountOptions(w.std, w.sess.PID(), 0))
+	}
+	return err
+}
+
+// mountFolders mounts a folder for each process, if -mount says where. The shell that waits for our end is none of those that are found.
+func (s *several) mountFolders() (err error) {
+	if s.req.mount == "" {
 		return nil
 	}
-	var err error
-	f.mount, err = door.Mount(f.tree, w.req.mount, mountOptions(w.std, w.sess.PID(), 0))
+	if s.mount, err = door.Mount(&s.folders, s.req.mount, mountOptions(s.std, os.Getpid(), 0)); err == nil && s.file != nil {
+		s.file.skip(s.mount.Caretaker())
+	}
 	return err
+}
+
+// unmountFolders ends what mountFolders has begun.
+func (s *several) unmountFolders() error {
+	if s.mount == nil {
+		return nil
+	}
+	return s.mount.Close()
 }
 
 // newFiles serves a session's files on a socket, if it can.
@@ -65,7 +88,7 @@ func eventsError(err error) error {
 	return &classed{errPlace, err}
 }
 
-// mountOptions returns the options to mount the files of the session that holds process pid.
+// mountOptions returns the options to mount the files of the session that holds process pid, or of all that process pid has.
 // tracer is the process of that session, 0 for this one.
 func mountOptions(std stdio, pid, tracer int) door.MountOptions {
 	return door.MountOptions{
@@ -78,6 +101,9 @@ func mountOptions(std stdio, pid, tracer int) door.MountOptions {
 func (f *sessionFiles) close() error {
 	if f == nil {
 		return nil
+	}
+	if f.leave != nil {
+		f.leave()
 	}
 	errs := []error{f.tree.Close()}
 	if f.socket != nil {

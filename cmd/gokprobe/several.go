@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/door"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
@@ -29,6 +31,9 @@ type several struct {
 	does   joint
 
 	file *mapWatch // nil if no others come
+
+	folders door.Folders  // the files of each, by its PID
+	mount   *door.Mounted // of folders; nil if it was not asked for
 
 	mu      sync.Mutex
 	held    []*holding
@@ -71,7 +76,10 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 	if pid, err := s.takeForked(ctx, who, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
-	if err := s.does.complete(ctx, file != nil); err != nil {
+	if err = s.does.complete(ctx, file != nil); err == nil {
+		err = s.mountFolders()
+	}
+	if err != nil {
 		pid := 0 // of none yet, where others may come
 		if len(meant) > 0 {
 			pid = meant[0].pid
@@ -207,8 +215,10 @@ func (s *several) join(ctx context.Context, h *holding) error {
 	err := w.openFiles(ctx)
 	if h.files = w.files; err != nil {
 		s.does.leave([]*holding{h})
+		return err
 	}
-	return err
+	h.files.leave = s.folders.Add(strconv.Itoa(h.sess.PID()), h.files.tree)
+	return nil
 }
 
 // watchEnd lets go of a process that has ended.
@@ -389,7 +399,7 @@ func (s *several) release() error {
 	}
 	wg.Wait()
 	s.closing.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.unmountFolders())...)
 }
 
 // finish detaches, and tells what became of it.

@@ -182,7 +182,7 @@ func TestSeveralProcessesOrNone(t *testing.T) {
 		{[]string{"-p", "nobody-has-that", "-all", "-sym", "foo"}, exitAttach, "no process has this name"},
 		{[]string{"-x", "/nothing/there", "-sym", "foo"}, exitUsage, "-x /nothing/there"},
 		{[]string{"-x", "/", "-sym", "foo"}, exitUsage, "not a regular file"},
-		{[]string{"-p", name, "-all", "-p", pidOf(two), "-sym", "foo", "-mount", t.TempDir()}, exitUsage, "-mount"},
+		{[]string{"-p", name, "-all", "-x", file, "-sym", "foo", "-mount", "/nonexistent"}, exitFailed, "cannot mount on /nonexistent: no such file or directory"},
 	} {
 		r := gokprobe(t, append([]string{"attach"}, c.args...)...)
 		if r.status != c.status || !strings.Contains(strings.ToLower(r.stderr), c.said) {

@@ -63,7 +63,10 @@ func (w *work) place(ctx context.Context) error {
 	if err := <-placed; err != nil {
 		return err
 	}
-	return w.openFiles(ctx)
+	if err := w.openFiles(ctx); err != nil {
+		return err
+	}
+	return w.mountFiles()
 }
 
 // placeAll resolves, registers and arms.

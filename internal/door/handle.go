@@ -51,7 +51,7 @@ func (h *handle) open(ctx context.Context) error {
 }
 
 func (h *handle) reopen() error {
-	f, err := h.tree.Open(h.name)
+	f, err := h.tree().Open(h.name)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (h *handle) Write(ctx context.Context, data []byte, _ int64) (uint32, sysca
 	if h.waitsForUs(ctx) {
 		return 0, unix.EDEADLK
 	}
-	if _, err := h.tree.Write(h.name, data); err != nil {
+	if _, err := h.tree().Write(h.name, data); err != nil {
 		return 0, Errno(err) // as the kernel's files do, even if some commands were taken
 	}
 	return uint32(len(data)), 0

@@ -94,7 +94,7 @@ func mount(t Tree, dir string, o MountOptions) (*fuse.Server, error) {
 			DirectMountStrict: os.Geteuid() == 0,
 		},
 	}
-	root := &node{site: &site{tree: t, tracer: o.Tracer, began: time.Now()}, name: "."}
+	root := &node{site: &site{tree: func() Tree { return t }, tracer: o.Tracer, began: time.Now()}, name: "."}
 	if !options.DirectMountStrict {
 		return byHelper(dir, root, options)
 	}
@@ -211,6 +211,14 @@ func detach(dir string) error {
 
 // Dir is where the tree is mounted.
 func (m *Mounted) Dir() string { return m.dir }
+
+// Caretaker is the process that takes the mount away if this one is killed, 0 if there is none.
+func (m *Mounted) Caretaker() int {
+	if m.care == nil {
+		return 0
+	}
+	return m.care.cmd.Process.Pid
+}
 
 // Done is closed when the tree is not mounted any more, no matter who unmounted it.
 func (m *Mounted) Done() <-chan struct{} { return m.done }

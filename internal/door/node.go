@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"os"
@@ -16,9 +17,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// site is what all nodes of a mount share.
+// site is what all nodes of one Tree in a mount share.
 type site struct {
-	tree   Tree
+	tree   func() Tree
+	id     uint64 // 0 but for a folder of Folders
 	tracer int
 	began  time.Time // the age of files that don't know theirs
 }
@@ -65,7 +67,7 @@ func await[T any](ctx context.Context, s *site, f func() (T, error)) (T, error) 
 
 // stat describes a file.
 func (s *site) stat(ctx context.Context, name string) (fs.FileInfo, error) {
-	return await(ctx, s, func() (fs.FileInfo, error) { return fs.Stat(s.tree, name) })
+	return await(ctx, s, func() (fs.FileInfo, error) { return fs.Stat(s.tree(), name) })
 }
 
 // node is a file or directory of the mounted tree. It holds nothing but its name.
@@ -94,9 +96,25 @@ var (
 	_ gofs.FileReleaser  = (*handle)(nil)
 )
 
+// step is where name leads in a directory: to another place of its Tree, or into another Tree. The site is nil if there is no such Tree.
+func (n *node) step(name string) (*site, string) {
+	folders, ok := n.tree().(*Folders)
+	if !ok {
+		return n.site, path.Join(n.name, name)
+	}
+	d := folders.folder(name)
+	if d == nil {
+		return nil, ""
+	}
+	return &site{tree: d.now, id: d.id, tracer: n.tracer, began: d.began}, "."
+}
+
 // stableAttr identifies a file for as long as the mount lives.
-func stableAttr(name string, mode fs.FileMode) gofs.StableAttr {
+func (s *site) stableAttr(name string, mode fs.FileMode) gofs.StableAttr {
 	h := fnv.New64a()
+	if s.id != 0 {
+		_, _ = fmt.Fprintf(h, "%d/", s.id)
+	}
 	_, _ = h.Write([]byte(name))
 	attr := gofs.StableAttr{Mode: unix.S_IFREG, Ino: h.Sum64()>>1 | 2} // 0 and 1 are taken
 	if mode.IsDir() {
@@ -121,13 +139,16 @@ func (s *site) fill(attr *fuse.Attr, info fs.FileInfo) {
 
 // Lookup finds a file of a directory.
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	full := path.Join(n.name, name)
-	info, err := n.stat(ctx, full)
+	at, full := n.step(name)
+	if at == nil {
+		return nil, unix.ENOENT
+	}
+	info, err := at.stat(ctx, full)
 	if err != nil {
 		return nil, Errno(err)
 	}
-	n.fill(&out.Attr, info)
-	return n.NewInode(ctx, &node{site: n.site, name: full}, stableAttr(full, info.Mode())), 0
+	at.fill(&out.Attr, info)
+	return n.NewInode(ctx, &node{site: at, name: full}, at.stableAttr(full, info.Mode())), 0
 }
 
 // Getattr is stat(2).
@@ -149,20 +170,22 @@ func (n *node) Setattr(ctx context.Context, f gofs.FileHandle, in *fuse.SetAttrI
 	return n.Getattr(ctx, f, out)
 }
 
-func (n *node) entry(name, full string, mode fs.FileMode) fuse.DirEntry {
-	attr := stableAttr(full, mode)
+func (s *site) entry(name, full string, mode fs.FileMode) fuse.DirEntry {
+	attr := s.stableAttr(full, mode)
 	return fuse.DirEntry{Name: name, Mode: attr.Mode, Ino: attr.Ino}
 }
 
 // Readdir lists a directory.
 func (n *node) Readdir(ctx context.Context) (gofs.DirStream, syscall.Errno) {
-	entries, err := await(ctx, n.site, func() ([]fs.DirEntry, error) { return readDir(n.tree, n.name) })
+	entries, err := await(ctx, n.site, func() ([]fs.DirEntry, error) { return readDir(n.tree(), n.name) })
 	if err != nil {
 		return nil, Errno(err)
 	}
 	list := []fuse.DirEntry{n.entry(".", n.name, fs.ModeDir), n.entry("..", path.Dir(n.name), fs.ModeDir)}
 	for _, e := range entries {
-		list = append(list, n.entry(e.Name(), path.Join(n.name, e.Name()), e.Type()))
+		if at, full := n.step(e.Name()); at != nil {
+			list = append(list, at.entry(e.Name(), full, e.Type()))
+		}
 	}
 	return gofs.NewListDirStream(list), 0
 }
@@ -175,7 +198,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		if n.waitsForUs(ctx) {
 			return nil, 0, unix.EDEADLK
 		}
-		if err := n.tree.Truncate(n.name); err != nil {
+		if err := n.tree().Truncate(n.name); err != nil {
 			return nil, 0, Errno(err)
 		}
 	}
