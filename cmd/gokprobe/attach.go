@@ -85,12 +85,12 @@ func attachCommand(std stdio) *cli.Command {
 		Description: attachDescription,
 		Flags:       append(whomFlags("attach to"), probeFlags()...),
 		Action: func(c *cli.Context) error {
+			if c.Args().Present() { // before all else: flags behind it have not been read
+				return strayArgument(c, "; to start a command under probes use gokprobe run")
+			}
 			req, err := parseRequest(c)
 			if err != nil {
 				return err
-			}
-			if c.Args().Present() {
-				return usagef("unexpected argument %q; to start a command under probes use gokprobe run", c.Args().First())
 			}
 			who := parseWhom(c)
 			to, several, err := who.findTargets()

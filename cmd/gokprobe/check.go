@@ -29,7 +29,7 @@ do about it. Exits with status 0 if attaching works, else 3.`,
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Args().Present():
-				return usagef("unexpected argument %q", c.Args().First())
+				return strayArgument(c, "")
 			case c.Bool("attach") && !c.IsSet("p"):
 				return usagef("-attach needs a process: -p PID")
 			case !c.IsSet("p"):

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"syscall"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -39,6 +42,16 @@ func (e *classed) Unwrap() []error { return []error{e.class, e.err} }
 
 func usagef(format string, args ...any) error {
 	return &classed{errUsage, fmt.Errorf(format, args...)}
+}
+
+// strayArgument is the error for an argument that a command does not take, with advice unless
+// it looks like a process ID without its -p.
+func strayArgument(c *cli.Context, advice string) error {
+	arg := c.Args().First()
+	if _, err := strconv.ParseUint(arg, 10, 31); err == nil && !c.IsSet("p") {
+		advice = "; a process is named with -p, write -p " + arg
+	}
+	return usagef("unexpected argument %q%s", arg, advice)
 }
 
 func attachError(err error) error { return &classed{errAttach, err} }

@@ -32,7 +32,7 @@ alive, or something can't be undone; 3 cannot attach.`,
 		Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "recover process `PID`"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("unexpected argument %q", c.Args().First())
+				return strayArgument(c, "")
 			}
 			to, err := findTarget(c.String("p"))
 			if err != nil {
