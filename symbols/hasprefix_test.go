@@ -5,8 +5,7 @@ import "testing"
 // HasPrefix and Symbols agree where names are not mangled, and on what is mangled before it is demangled.
 func TestHasPrefixAgreesWithSymbols(t *testing.T) {
 	for _, f := range []string{
-		build(t, "members.c", "-g", "-O2"), build(t, "results.go"), build(t, "plain.go", "-ldflags=-s -w"),
-		build(t, "results.cc", "-g", "-O1", "-std=c++17"), "/lib/x86_64-linux-gnu/libstdc++.so.6",
+		build(t, "members.c", "-O2"), build(t, "plain.go"), build(t, "results.cc", "-std=c++17"),
 	} {
 		tab := file(t, f)
 		some := 0
