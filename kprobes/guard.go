@@ -246,7 +246,7 @@ func (g *guard) owns(sig unix.Signal) bool {
 func (g *guard) runsGo() bool {
 	if g.d.guard.language == 0 {
 		g.d.guard.language = notGo
-		if len(g.d.linker.symbols().Symbols("runtime.sigtramp*")) > 0 {
+		if g.d.linker.symbols().HasPrefix("runtime.sigtramp") {
 			g.d.guard.language = isGo
 		}
 	}

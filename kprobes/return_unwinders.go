@@ -42,7 +42,7 @@ func (rl *relays) findRefusal() string {
 		return "it has a shadow stack"
 	case d.memory.private:
 		return "it can't map memory"
-	case len(d.linker.symbols().Symbols("runtime.sigtramp*")) > 0:
+	case d.linker.symbols().HasPrefix("runtime.sigtramp"):
 		return "its runtime is Go's"
 	case d.linker.unwatched || d.linker.blind != nil || d.linker.Brk != 0 && d.linker.linkerSite == nil:
 		return "the libraries that it loads are not noticed"

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"bytes"
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -101,6 +102,20 @@ func (t *Table) Symbols(pattern string) []Symbol {
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Addr < out[j].Addr })
 	return out
+}
+
+// HasPrefix tells whether a symbol's name begins so in the object file. It demangles
+// nothing, so it costs little where Symbols costs much: among the names of C++.
+func (t *Table) HasPrefix(prefix string) bool {
+	for _, m := range t.snap.Load().named {
+		st := m.symbols()
+		for i := range st.entries {
+			if e := &st.entries[i]; bytes.HasPrefix(st.rawName(e), []byte(prefix)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func matchesPattern(st *symtab, e *entry, pattern string) bool {

@@ -73,7 +73,27 @@ func distance(want, have string, limit int) int {
 	if isSwapped(want, have) {
 		return 1
 	}
+	if lacking(want, have) > limit { // which most names are answered with, in less than a table's time
+		return limit + 1
+	}
 	return smetrics.WagnerFischer(want, have, 1, 1, 1)
+}
+
+// lacking is how many bytes of want have no partner in have, wherever it stands. Each costs an
+// edit at least.
+func lacking(want, have string) (n int) {
+	var left [256]int
+	for i := range len(have) {
+		left[have[i]]++
+	}
+	for i := range len(want) {
+		if left[want[i]] == 0 {
+			n++
+		} else {
+			left[want[i]]--
+		}
+	}
+	return n
 }
 
 // isSwapped reports whether have is want with two neighbouring bytes swapped, the commonest slip of fast typists.
