@@ -281,17 +281,23 @@ func (p *GroupProbe) Stats() Stats {
 	return all
 }
 
-// addPlaces adds the counts of more places to those of the same name and kind.
+// addPlaces adds the counts of more places to those of the same name and kind. Each inlined call is a place of its own.
 func addPlaces(sum, more []PlaceStats) []PlaceStats {
-	type key struct{ place, kind string }
+	type key struct{ place, kind, inlined string }
+	keyOf := func(at PlaceStats) key {
+		if at.Inlined {
+			return key{at.Place, at.Kind, at.Symbol}
+		}
+		return key{at.Place, at.Kind, ""}
+	}
 	index := make(map[key]int, len(sum))
 	for i, at := range sum {
-		index[key{at.Place, at.Kind}] = i
+		index[keyOf(at)] = i
 	}
 	for _, at := range more {
-		i, known := index[key{at.Place, at.Kind}]
+		i, known := index[keyOf(at)]
 		if !known {
-			index[key{at.Place, at.Kind}] = len(sum)
+			index[keyOf(at)] = len(sum)
 			sum = append(sum, at)
 			continue
 		}
