@@ -26,8 +26,9 @@ type Group struct {
 type GroupProbe struct {
 	specs  []string
 	wants  []Want
-	queue  *Queue // nil if only numbers are wanted
-	own    bool   // the queue is this probe's
+	queue  *Queue   // nil if only numbers are wanted
+	told   sync.Map // warnings, by their text
+	own    bool     // the queue is this probe's
 	budget *budget
 
 	mu    sync.Mutex
@@ -144,7 +145,7 @@ func (p *GroupProbe) in(ctx context.Context, s *Session) (part, error) {
 	if err != nil {
 		comm = "?"
 	}
-	wants := append(append([]Want{}, p.wants...), func(w *wanted) { w.queue, w.budget = p.queue, p.budget })
+	wants := append(append([]Want{}, p.wants...), func(w *wanted) { w.queue, w.budget, w.told = p.queue, p.budget, &p.told })
 	made, err := s.ProbeContext(ctx, p.specs, wants...)
 	return part{pid: s.kprobes.PID(), comm: comm, probe: made}, err
 }

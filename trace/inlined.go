@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/internal/clean"
@@ -67,13 +68,21 @@ func isPart(loc symbols.Location) bool { return strings.Contains(loc.Symbol.Link
 
 // warnInlined warns where inlined calls are not all known, or not for as long as the probe is there.
 func (pl *placer) warnInlined(partial []string) {
-	s := pl.probe.session
+	p := pl.probe
 	for _, name := range partial {
-		s.warn("%s: not all of the debug information was read, so it may have more inlined calls", clean.Spec(name))
+		p.warnOnce("%s: not all of the debug information was read, so it may have more inlined calls", clean.Spec(name))
 	}
 	pl.tellAmbiguous()
-	if n := inlinedOf(pl.points); n > 0 && s.options.kprobes.Follow {
-		s.warn("%s of inlined calls: not in programs that are executed, where names stand for functions with code of their own only", clean.Count(n, "place"))
+	if n := inlinedOf(pl.points); n > 0 && p.session.options.kprobes.Follow {
+		p.warnOnce("%s of inlined calls: not in programs that are executed, where names stand for functions with code of their own only", clean.Count(n, "place"))
+	}
+}
+
+// warnOnce warns, also of several processes once.
+func (p *Probe) warnOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if _, told := p.want.told.LoadOrStore(text, nil); !told {
+		p.session.warn("%s", text)
 	}
 }
 
@@ -99,7 +108,7 @@ func (pl *placer) tellAmbiguous() {
 		}
 	}
 	for _, name := range names {
-		pl.probe.session.warn("%s: the debug information does not tell where each body inlined at %s begins, or how often: there may be more calls than hits",
+		pl.probe.warnOnce("%s: the debug information does not tell where each body inlined at %s begins, or how often: there may be more calls than hits",
 			clean.Spec(name), clean.Count(calls[name], "place"))
 	}
 }
@@ -127,7 +136,7 @@ func (p *Probe) tellInlined(points []*point) {
 			for _, at := range asked {
 				n, _ := s.kprobes.Symbols().Inlined(at.Addr)
 				if n > 0 && ctx.Err() == nil && s.kprobes.Program() == program {
-					s.warn("%s: the compiler has inlined %s of it, which the probe does not see%s", clean.Spec(at.Name), clean.Count(n, "call"), inlinedAdvice(at))
+					p.warnOnce("%s: the compiler has inlined %s of it, which the probe does not see%s", clean.Spec(at.Name), clean.Count(n, "call"), inlinedAdvice(at))
 				}
 			}
 		})

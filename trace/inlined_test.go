@@ -57,17 +57,21 @@ func genInlined(r *rand.Rand, n int) string {
 // inlinedProgram is a random one, compiled by cc.
 func inlinedProgram(t *testing.T, r *rand.Rand, cc string) (bin, how string) {
 	t.Helper()
-	dir := t.TempDir()
-	source := filepath.Join(dir, "inlined.c")
-	if err := os.WriteFile(source, []byte(genInlined(r, inlinedFunctions)), 0o666); err != nil {
+	level := []string{"-O1", "-O2", "-O3"}[r.IntN(3)]
+	return compiled(t, cc, "inlined", genInlined(r, inlinedFunctions), level, "-w"), cc + " " + level
+}
+
+// compiled is a program of C by its name.
+func compiled(t *testing.T, cc, name, text string, flags ...string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(bin+".c", []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	level := []string{"-O1", "-O2", "-O3"}[r.IntN(3)]
-	bin = filepath.Join(dir, "inlined")
-	if out, err := exec.Command(cc, "-g", level, "-w", "-o", bin, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, append(flags, "-g", "-o", bin, bin+".c")...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cc, err, out)
 	}
-	return bin, cc + " " + level
+	return bin
 }
 
 const inlinedFunctions = 14
@@ -208,14 +212,7 @@ int main(void)
 // seen is told.
 func TestAnInlinedFunctionIsProbedAtItsBodies(t *testing.T) {
 	for _, cc := range []string{"gcc", "clang"} {
-		dir := t.TempDir()
-		source, bin := filepath.Join(dir, "kinds.c"), filepath.Join(dir, "kinds")
-		if err := os.WriteFile(source, []byte(twoKinds), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(cc, "-g", "-O2", "-o", bin, source).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cc, err, out)
-		}
+		bin := compiled(t, cc, "kinds", twoKinds, "-O2")
 		p, said := testprog.Start(t, bin), new(logged)
 		s := attach(t, p, trace.Log(slog.New(said)))
 		for _, c := range []struct {
@@ -274,14 +271,7 @@ int main(void)
 // TestAnInlinedCallHasItsOwnParameters, not those of the function around it.
 func TestAnInlinedCallHasItsOwnParameters(t *testing.T) {
 	for _, cc := range []string{"gcc", "clang"} {
-		dir := t.TempDir()
-		source, bin := filepath.Join(dir, "same.c"), filepath.Join(dir, "same")
-		if err := os.WriteFile(source, []byte(sameBeginning), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(cc, "-g", "-O2", "-fcf-protection=none", "-o", bin, source).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cc, err, out)
-		}
+		bin := compiled(t, cc, "same", sameBeginning, "-O2", "-fcf-protection=none")
 		p := testprog.Start(t, bin)
 		s := attach(t, p, trace.Log(slog.New(new(logged))))
 		pr := probe(t, s, "inner", trace.Args(), trace.Fetch("di=%di"))

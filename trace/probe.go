@@ -73,6 +73,9 @@ func newProbe(s *Session, w wanted) *Probe {
 	if p.budget == nil {
 		p.budget = newBudget(w.limit)
 	}
+	if p.want.told == nil {
+		p.want.told = new(sync.Map)
+	}
 	if p.queue == nil && !w.count {
 		p.queue = NewQueue()
 	}

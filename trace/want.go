@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
@@ -27,7 +28,8 @@ type wanted struct {
 	count     bool
 	limit     uint64 // 0 for none
 	queue     *Queue
-	budget    *budget // nil for one of the probe alone
+	budget    *budget   // nil for one of the probe alone
+	told      *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
 }
 
 // firstStack is a place whose first hit alone has a stack.
