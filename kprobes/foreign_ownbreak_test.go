@@ -9,8 +9,8 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// TestABreakpointOfTheProgramsOwnWhereAProbeWas is the program's: what lies behind a place that had a probe is what lay behind it then, so that does not tell
-// whose breakpoint it is.
+// TestABreakpointOfTheProgramsOwnWhereAProbeWas: a breakpoint that the program itself writes where a probe was belongs to the program. The bytes behind it
+// are what they were with the probe, so they do not tell whose it is.
 func TestABreakpointOfTheProgramsOwnWhereAProbeWas(t *testing.T) {
 	for _, opts := range []kprobes.Options{{}, {NoBoost: true, NoOptimize: true}} {
 		p := start(t, "ownbreak")

@@ -126,7 +126,7 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 		return w, true
 	}
 	i := slices.IndexFunc(d.parts, func(p part) bool {
-		return p.off == off && p.size == 8 && p.reg != "" && p.reg != "xmm" && p.reg != "st"
+		return p.off == off && p.size == 8 && p.isGeneral()
 	})
 	if i < 0 {
 		return w, false
@@ -136,7 +136,7 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 }
 
 func (d *datum) begin(p place) error {
-	if p.isUnknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg == "xmm" || p.parts[0].reg == "st" {
+	if p.isUnknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
 	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts

@@ -128,7 +128,8 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	if err != nil || len(ranges) == 0 {
 		return "", 0
 	}
-	first := d.firstLine(origin, call, e, ranges)
+	decl, start := d.declared(origin)
+	first := d.firstLine(decl, start, call, e, ranges)
 	return first.file, first.line
 }
 
@@ -138,37 +139,42 @@ type beginning struct {
 	line   int
 	at     uint64 // the lowest address with code of it
 	pieces int    // ranges of the call that have such code
+	asked  int
+	isCut  bool // not all of the call was looked at
 }
 
-// firstLine is lineInside of an entry that was read.
-func (d *dwarfData) firstLine(origin, call dwarf.Offset, e *dwarf.Entry, ranges [][2]uint64) (b beginning) {
+// firstLine is lineInside of an entry that was read, of a function that is declared at a line of decl.
+func (d *dwarfData) firstLine(decl string, start int, call dwarf.Offset, e *dwarf.Entry, ranges [][2]uint64) (b beginning) {
 	u := d.unitAt(ranges[0][0])
 	_, fn, ok := d.subprogram(ranges[0][0])
-	decl, start := d.declared(origin)
 	if u == nil || !ok || decl == "" {
 		return b
 	}
 	callLine, _ := e.Val(dwarf.AttrCallLine).(int64)
 	rows, files := d.lines(u)
 	const mostRanges, mostAsked = 64, 256
-	asked := 0
+	b.isCut = len(ranges) > mostRanges
 	for _, rg := range ranges[:min(len(ranges), mostRanges)] {
 		first := sort.Search(len(rows), func(i int) bool { return rows[i].addr >= rg[0] })
 		counted := false
 		for _, row := range rows[first:] {
-			if row.addr >= rg[1] || asked == mostAsked {
+			if row.addr >= rg[1] {
 				break
 			}
 			n := int(row.line)
 			if !row.isStmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || b.line > 0 && (n > b.line || n == b.line && counted) {
 				continue
 			}
-			asked++
+			if b.asked == mostAsked {
+				b.isCut = true
+				break
+			}
+			b.asked++
 			if d.inlined(fn, row.addr) != call {
 				continue
 			}
 			if n != b.line {
-				b = beginning{decl, n, row.addr, 0}
+				b.file, b.line, b.at, b.pieces = decl, n, row.addr, 0
 			}
 			b.at, b.pieces, counted = min(b.at, row.addr), b.pieces+1, true
 		}

@@ -34,6 +34,8 @@ type callee struct {
 	isNocall   bool   // DW_CC_nocall: it is called in another way
 	isMarked   bool   // this version of LLVM sets nocall where it has removed the result
 	frameBase  []byte // a DWARF expression
+	// isInside says that low is inside of the function, at the beginning of an inlined call.
+	isInside bool
 	// isOptimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
 	optimized func() bool
 }
@@ -109,10 +111,10 @@ func (u *unit) marksLostResults() bool {
 func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location {
 	f := e.AttrField(dwarf.AttrLocation)
 	if f == nil {
-		return location{}
+		return c.constantOf(e, t)
 	}
 	if expr, ok := f.Val.([]byte); ok {
-		return c.evaluate(expr, t, false)
+		return c.evaluate(expr, t, c.isInside)
 	}
 	var off uint64
 	switch v := f.Val.(type) {
@@ -207,6 +209,9 @@ const (
 	opFbreg      = 0x91
 	opPiece      = 0x93
 	opCFA        = 0x9c
+	opConst1u    = 0x08
+	opConsts     = 0x11
+	opLit0       = 0x30
 	opStackValue = 0x9f
 	opEntryValue = 0xa3
 	opGNUEntry   = 0xf3
@@ -221,9 +226,11 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 		return inRegister(op - opReg0), false
 	case op == opRegx:
 		return inRegister(x.uleb()), false
+	case c.isInside && isConstant(op):
+		return constant(x, op), false
 	case op == opEntryValue || op == opGNUEntry:
 		b, ok := x.block(x.uleb())
-		if !ok || len(b) != 1 || b[0] < opReg0 || b[0] >= opReg0+32 || x.uint(1) != opStackValue {
+		if c.isInside || !ok || len(b) != 1 || b[0] < opReg0 || b[0] >= opReg0+32 || x.uint(1) != opStackValue {
 			return other, false
 		}
 		return inRegister(uint64(b[0] - opReg0)), false
@@ -249,9 +256,54 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 	return other, false
 }
 
+// constantOf is the value of a parameter that the compiler knows, in an inlined call.
+func (c callee) constantOf(e *dwarf.Entry, t *dtype) location {
+	var v int64
+	switch n := e.Val(dwarf.AttrConstValue).(type) {
+	case int64:
+		v = n
+	case uint64:
+		v = int64(n)
+	default:
+		return location{}
+	}
+	if !c.isInside || t.size <= 0 || t.size > 8 {
+		return location{}
+	}
+	return location{saidPlace, place{parts: []part{{size: t.size, reg: constantPart, stack: v}}}}
+}
+
+func isConstant(op uint64) bool {
+	return op >= opConst1u && op <= opConsts || op >= opLit0 && op < opLit0+32
+}
+
+// constant is the value that the operation op pushes, if that is all there is.
+func constant(x *lineCursor, op uint64) location {
+	var v int64
+	switch {
+	case op >= opLit0:
+		v = int64(op - opLit0)
+	case op == opConsts:
+		v = x.sleb()
+	case op == opConsts-1: // DW_OP_constu
+		v = int64(x.uleb())
+	default: // DW_OP_const1u, const1s, const2u … const8s
+		size := 1 << ((op - opConst1u) / 2)
+		if v = int64(x.uint(size)); (op-opConst1u)%2 == 1 {
+			shift := 64 - 8*size
+			v = v << shift >> shift
+		}
+	}
+	if len(x.b) == 0 || x.uint(1) != opStackValue {
+		return location{knowledge: saidOther}
+	}
+	return location{saidPlace, place{parts: []part{{reg: constantPart, stack: v}}}}
+}
+
 // inFrame is the place off bytes after the frame's base.
 func (c callee) inFrame(off int64, listed bool) location {
 	switch {
+	case c.isInside: // the frame is not where it was at the function's entry
 	case bytes.Equal(c.frameBase, []byte{opCFA}) && off >= 0:
 		return onStack(entryStack + off)
 	case bytes.Equal(c.frameBase, []byte{opReg0 + host.DwarfSP}) && listed:

@@ -42,10 +42,13 @@ type place struct {
 // part is a run of bytes of a value in one register or on the stack.
 type part struct {
 	off, size int64  // within the value
-	reg       string // general register, or
+	reg       string // general register, constantPart, or
 	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
-	stack     int64  // if reg is empty: distance from the stack pointer
+	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value
 }
+
+// constantPart is the reg of a part that is the same at each hit.
+const constantPart = "constant"
 
 // Params returns the parameters of the function that contains a, in
 // declaration order. It reads the debug information of one compilation unit.
@@ -133,13 +136,7 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 		if c.Tag != dwarf.TagFormalParameter {
 			return
 		}
-		list := d.origins(c)
-		p := Param{typ: &dtype{name: "?"}}
-		p.Name, _ = attr(list, dwarf.AttrName).(string)
-		if off, ok := attr(list, dwarf.AttrType).(dwarf.Offset); ok {
-			p.typ = r.at(off)
-		}
-		p.Type = p.typ.name
+		p, list := r.param(c)
 		to := &sig.params
 		if result, _ := attr(list, dwarf.AttrVarParam).(bool); result && u.lang == langGo {
 			to = &sig.results
@@ -160,6 +157,18 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 		return nil, r.err
 	}
 	return sig, nil
+}
+
+// param is the parameter that c and its origins describe, without a place.
+func (r *typeReader) param(c *dwarf.Entry) (p Param, list []*dwarf.Entry) {
+	list = r.d.origins(c)
+	p.typ = &dtype{name: "?"}
+	p.Name, _ = attr(list, dwarf.AttrName).(string)
+	if off, ok := attr(list, dwarf.AttrType).(dwarf.Offset); ok {
+		p.typ = r.at(off)
+	}
+	p.Type = p.typ.name
+	return p, list
 }
 
 // places gives the parameters their places by the calling convention.

@@ -84,6 +84,7 @@ func (r *reader) parts(p place, sp string) source {
 		switch x.reg {
 		case "xmm", "st":
 			r.hasFailed = true
+		case constantPart: // its bytes are read from nowhere; what it leads to is not known beforehand
 		case "":
 			words[i] = r.read(Read{Addr: Word{Reg: sp}, Off: x.stack, Max: x.size})
 		default:

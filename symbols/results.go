@@ -143,4 +143,6 @@ func (p Param) Whole() bool {
 }
 
 // isGeneral reports whether x is in a general register.
-func (x part) isGeneral() bool { return x.reg != "" && x.reg != "xmm" && x.reg != "st" }
+func (x part) isGeneral() bool {
+	return x.reg != "" && x.reg != "xmm" && x.reg != "st" && x.reg != constantPart
+}

@@ -91,6 +91,9 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 	switch x.reg {
 	case "":
 		return m.ReadMemory(r.SP().Add(x.stack), p)
+	case constantPart:
+		copy(p, binary.LittleEndian.AppendUint64(nil, uint64(x.stack)))
+		return nil
 	case "xmm":
 		if fr, ok := r.(FloatRegs); ok {
 			if v, ok := fr.Vector(x.n); ok {

@@ -26,8 +26,9 @@ type Group struct {
 type GroupProbe struct {
 	specs  []string
 	wants  []Want
-	queue  *Queue // nil if only numbers are wanted
-	own    bool   // the queue is this probe's
+	queue  *Queue   // nil if only numbers are wanted
+	told   sync.Map // warnings, by their text
+	own    bool     // the queue is this probe's
 	budget *budget
 
 	mu    sync.Mutex
@@ -144,7 +145,7 @@ func (p *GroupProbe) in(ctx context.Context, s *Session) (part, error) {
 	if err != nil {
 		comm = "?"
 	}
-	wants := append(append([]Want{}, p.wants...), func(w *wanted) { w.queue, w.budget = p.queue, p.budget })
+	wants := append(append([]Want{}, p.wants...), func(w *wanted) { w.queue, w.budget, w.told = p.queue, p.budget, &p.told })
 	made, err := s.ProbeContext(ctx, p.specs, wants...)
 	return part{pid: s.kprobes.PID(), comm: comm, probe: made}, err
 }
@@ -281,17 +282,23 @@ func (p *GroupProbe) Stats() Stats {
 	return all
 }
 
-// addPlaces adds the counts of more places to those of the same name and kind.
+// addPlaces adds the counts of more places to those of the same name and kind. Each inlined call is a place of its own.
 func addPlaces(sum, more []PlaceStats) []PlaceStats {
-	type key struct{ place, kind string }
+	type key struct{ place, kind, inlined string }
+	keyOf := func(at PlaceStats) key {
+		if at.Inlined {
+			return key{at.Place, at.Kind, at.Symbol}
+		}
+		return key{at.Place, at.Kind, ""}
+	}
 	index := make(map[key]int, len(sum))
 	for i, at := range sum {
-		index[key{at.Place, at.Kind}] = i
+		index[keyOf(at)] = i
 	}
 	for _, at := range more {
-		i, known := index[key{at.Place, at.Kind}]
+		i, known := index[keyOf(at)]
 		if !known {
-			index[key{at.Place, at.Kind}] = len(sum)
+			index[keyOf(at)] = len(sum)
 			sum = append(sum, at)
 			continue
 		}

@@ -3,6 +3,8 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -23,9 +25,9 @@ const (
 // errInlinedReturn is why an inlined call is not followed to its end.
 var errInlinedReturn = errors.New("an inlined call has no return")
 
-// Inlined wants also the calls of a function that the compiler has replaced by its body. Each is a place of its own. Their parameters are not
-// known, and they have no returns. Where the compiler has moved or copied code of such a body, hits and calls differ:
-// see symbols.Table.InlinedCalls.
+// Inlined wants also the calls of a function that the compiler has replaced by its body. Each is a place of its own. Of their parameters
+// those are known that debug information places there, and they have no returns. Hits are how often the places are
+// executed: see symbols.Table.InlinedCalls for where that is not the number of calls. Patterns, lines and offsets have no inlined calls.
 func Inlined() Want { return func(w *wanted) { w.inlined = true } }
 
 func (w wanted) inlinedCalls() InlinedCalls {
@@ -47,15 +49,50 @@ func (r *Resolver) inlined(ctx context.Context, name string, own []symbols.Locat
 	for _, loc := range own {
 		in = append(in, loc.Symbol.Module)
 	}
-	calls, _, done := r.Table.InlinedCalls(ctx, name, in...)
+	calls, isAll, done := r.Table.InlinedCalls(ctx, name, in...)
 	var places []Place
 	for _, call := range calls {
 		if err != nil && r.Programs && (call.Symbol.Module == nil || call.Symbol.Module.Kind != symbols.KindExecutable) {
 			continue // the name waits: a program that is executed may have such a function, which a library has for itself
 		}
-		places = append(places, Place{Name: name, Addr: call.Addr, Optional: true, ambiguous: call.Ambiguous})
+		places = append(places, Place{Name: name, Addr: call.Addr, Optional: true, inlined: &call})
+	}
+	if !isAll && (len(places) > 0 || len(own) > 0) {
+		r.Partial = append(r.Partial, name)
 	}
 	return places, done
+}
+
+// isPart tells of a function's code that it is a part of it, which GCC has split off. The rest was inlined, and is where calls begin.
+func isPart(loc symbols.Location) bool { return strings.Contains(loc.Symbol.Linkage, ".part.") }
+
+// warnInlined warns where inlined calls are not all known, or not for as long as the probe is there.
+func (pl *placer) warnInlined(partial []string) {
+	p := pl.probe
+	for _, name := range partial {
+		p.warnOnce("%s: not all of the debug information was read, so it may have more inlined calls", clean.Spec(name))
+	}
+	pl.tellAmbiguous()
+	if n := inlinedOf(pl.points); n > 0 && p.session.options.kprobes.Follow {
+		p.warnOnce("%s of inlined calls: not in programs that are executed, where names stand for functions with code of their own only", clean.Count(n, "place"))
+	}
+}
+
+// warnOnce warns, also of several processes once.
+func (p *Probe) warnOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if _, told := p.want.told.LoadOrStore(text, nil); !told {
+		p.session.warn("%s", text)
+	}
+}
+
+func inlinedOf(points []*point) (n int) {
+	for _, pt := range points {
+		if pt.inlined != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // tellAmbiguous tells of inlined calls that may be more than their hits.
@@ -63,7 +100,7 @@ func (pl *placer) tellAmbiguous() {
 	var names []string // in their order
 	calls := map[string]int{}
 	for _, pt := range pl.points {
-		if !pt.ambiguous {
+		if pt.inlined == nil || !pt.inlined.Ambiguous {
 			continue
 		}
 		if calls[pt.Name]++; calls[pt.Name] == 1 {
@@ -71,7 +108,7 @@ func (pl *placer) tellAmbiguous() {
 		}
 	}
 	for _, name := range names {
-		pl.probe.session.warn("%s: the debug information does not tell where each body inlined at %s begins; the compiler may have copied it, so there may be more calls than hits",
+		pl.probe.warnOnce("%s: the debug information does not tell where each body inlined at %s begins, or how often: there may be more calls than hits",
 			clean.Spec(name), clean.Count(calls[name], "place"))
 	}
 }
@@ -84,26 +121,39 @@ const mostAsked = 16
 func (p *Probe) tellInlined(points []*point) {
 	var asked []Place
 	for _, pt := range points {
-		if !pt.Optional && !pt.Waits && pt.Addr != 0 {
+		if k := pt.known.Load(); !pt.Optional && !pt.Waits && k != nil && strings.HasSuffix(k.symbol, "+0x0") && !strings.HasPrefix(pt.Name, "0x") {
 			asked = append(asked, pt.Place)
 		}
 	}
 	if p.want.inlined || len(asked) == 0 || len(asked) > mostAsked {
 		return
 	}
-	s := p.session
-	ctx, cancel := context.WithCancel(context.Background())
+	s, program := p.session, p.session.kprobes.Program()
+	ctx, done := context.WithCancel(context.Background())
 	go func() {
-		<-s.Done()
-		cancel()
-	}()
-	go func() {
+		defer done()
 		_ = s.kprobes.Symbols().Aside(ctx, func() { // or nobody wants to know any more
 			for _, at := range asked {
-				if n, _ := s.kprobes.Symbols().Inlined(at.Addr); n > 0 && ctx.Err() == nil {
-					s.warn("%s: the compiler has inlined %s of it, which the probe does not see (-inlined probes these too)", clean.Spec(at.Name), clean.Count(n, "call"))
+				n, _ := s.kprobes.Symbols().Inlined(at.Addr)
+				if n > 0 && ctx.Err() == nil && s.kprobes.Program() == program {
+					p.warnOnce("%s: the compiler has inlined %s of it, which the probe does not see%s", clean.Spec(at.Name), clean.Count(n, "call"), inlinedAdvice(at))
 				}
 			}
 		})
 	}()
+	go func() {
+		select {
+		case <-s.Done():
+		case <-p.closed:
+		case <-ctx.Done():
+		}
+		done()
+	}()
+}
+
+func inlinedAdvice(at Place) string {
+	if at.Return {
+		return ""
+	}
+	return " (-inlined probes these too)"
 }

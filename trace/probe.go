@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -28,7 +29,9 @@ type Probe struct {
 	skipped Skipped // when it was placed
 
 	budget   *budget
-	silenced atomic.Bool // since the limit was reached
+	silenced atomic.Bool   // since the limit was reached
+	closed   chan struct{} // closed by Close
+	closing  sync.Once
 }
 
 // point is a registered place, with the way in which its hits are recorded.
@@ -66,9 +69,12 @@ type known struct {
 }
 
 func newProbe(s *Session, w wanted) *Probe {
-	p := &Probe{session: s, want: w, queue: w.queue, budget: w.budget}
+	p := &Probe{session: s, want: w, queue: w.queue, budget: w.budget, closed: make(chan struct{})}
 	if p.budget == nil {
 		p.budget = newBudget(w.limit)
+	}
+	if p.want.told == nil {
+		p.want.told = new(sync.Map)
 	}
 	if p.queue == nil && !w.count {
 		p.queue = NewQueue()
@@ -93,6 +99,7 @@ func (p *Probe) endQueue() {
 // Close removes the probe's places, which have their original code again. Hits that were not taken yet can still be taken, and Stats still
 // works.
 func (p *Probe) Close() error {
+	p.closing.Do(func() { close(p.closed) })
 	p.look()
 	err := p.remove()
 	p.endQueue()
@@ -192,7 +199,7 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		return k
 	}
 	var err error
-	k.fetch, err = pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return})
+	k.fetch, err = pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined})
 	if err == nil && k.fetch.Layout.Saved() > pt.fetch.Layout.Saved() {
 		err = errSavesMore
 	}
@@ -228,6 +235,9 @@ var errNotAtEntry = errors.New("parameters are known at a function's entry only"
 
 // parameters returns the parameters that Args prints for pt, whose probe is at at.
 func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param, error) {
+	if pt.inlined != nil {
+		return pt.inlined.Params()
+	}
 	r, known := table.Function(at)
 	if pt.ret == nil && known && at > r.Start && (pt.Addr != r.Start || at > r.Start+arch.Addr(longestPad)) {
 		return nil, errNotAtEntry
@@ -262,6 +272,7 @@ type Stats struct {
 type PlaceStats struct {
 	Place     string // Place.Name
 	Kind      string // "kprobe", "kretprobe"
+	Inlined   bool   // an inlined call begins there
 	Addr      arch.Addr
 	Symbol    string // with offset
 	Hits      uint64
@@ -342,7 +353,7 @@ func (p *Probe) Gone() (why string, gone bool) {
 
 func (pt *point) stats() PlaceStats {
 	st, k := pt.last.Load(), pt.known.Load()
-	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Torn: pt.kp.Torn() + pt.short.Load(), Unread: pt.unread.Load()}
+	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Inlined: pt.inlined != nil, Symbol: k.symbol, Torn: pt.kp.Torn() + pt.short.Load(), Unread: pt.unread.Load()}
 	out.Lost = Lost(pt.kp) + pt.short.Load() + pt.unread.Load()
 	out.Hits, out.Misses = pt.counts()
 	out.Missed = out.Misses.Sum()

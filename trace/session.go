@@ -186,7 +186,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 		return nil, errors.Join(ErrClosed, p.remove())
 	}
 	pl.warn()
-	pl.tellAmbiguous()
+	pl.warnInlined(r.Partial)
 	p.tellInlined(pl.points)
 	return p, nil
 }

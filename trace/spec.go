@@ -41,7 +41,7 @@ type Place struct {
 	module  string // where a pattern has found it
 	missing error  // why a pattern waits
 
-	ambiguous bool // of an inlined call: see symbols.InlinedCall
+	inlined *symbols.InlinedCall // nil for other places
 }
 
 // PlaceError is why a probe can't be placed.
@@ -88,6 +88,8 @@ type Resolver struct {
 	Programs bool
 	// Inlined says which inlined calls a function's name stands for.
 	Inlined InlinedCalls
+	// Partial lists names that may have more inlined calls: not all of the debug information was read.
+	Partial []string
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
 
@@ -127,12 +129,13 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	}
 	found, err := resolve(ctx, name)
 	inlined, done := r.inlined(ctx, name, found, err)
+	if len(inlined) > 0 {
+		found = slices.DeleteFunc(found, isPart)
+	}
 	switch {
 	case done != nil:
 		return nil, done
-	case len(inlined) > 0 && atReturn && len(found) == 0:
-		return nil, err
-	case len(inlined) > 0 && len(found) == 0:
+	case len(inlined) > 0 && len(found) == 0 && !atReturn:
 		return inlined, nil
 	case r.waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
 		return nil, errEveryReturn

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
@@ -27,7 +28,8 @@ type wanted struct {
 	count     bool
 	limit     uint64 // 0 for none
 	queue     *Queue
-	budget    *budget // nil for one of the probe alone
+	budget    *budget   // nil for one of the probe alone
+	told      *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
 }
 
 // firstStack is a place whose first hit alone has a stack.
@@ -151,7 +153,7 @@ func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error)
 	if at.Return && !at.Waits && !returnsWhole(table, at.Addr) {
 		wish.More = values.ReturnFields[1:] // there is no number ret
 	}
-	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits})
+	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits, Inlined: at.inlined != nil})
 	if err != nil {
 		return nil, &WantError{Place: at.Name, Waits: at.Waits, Err: err}
 	}

@@ -48,7 +48,7 @@ func usagef(format string, args ...any) error {
 // it looks like a process ID without its -p.
 func strayArgument(c *cli.Context, advice string) error {
 	arg := c.Args().First()
-	if _, err := strconv.ParseUint(arg, 10, 31); err == nil && !c.IsSet("p") {
+	if _, err := strconv.ParseUint(arg, 10, 31); err == nil && !c.IsSet("p") && !c.IsSet("x") {
 		advice = "; a process is named with -p, write -p " + arg
 	}
 	return usagef("unexpected argument %q%s", arg, advice)

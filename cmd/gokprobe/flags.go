@@ -56,7 +56,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
 		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print the function's result and how long the call took; SPEC%return does so for one SPEC"},
-		&cli.BoolFlag{Name: "inlined", Usage: "probe calls of the functions too that the compiler has inlined; of functions that have no code of their own these are probed in any case"},
+		&cli.BoolFlag{Name: "inlined", Usage: "probe calls of functions too that the compiler has inlined, where SPEC is a name; of functions without code of their own these are probed in any case"},
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},

@@ -55,6 +55,8 @@ func TypeOf(name string) fetch.Type {
 type Place struct {
 	Addr  arch.Addr
 	Waits bool // it is in a library that is not loaded yet, so that nothing is known of it
+	// Inlined says that an inlined call begins there. The function around it may begin there as well, whose parameters are others.
+	Inlined bool
 }
 
 // Values is how a wish is met at one place. It is not changed after it was made; any number of goroutines may use it.
@@ -95,6 +97,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // errNotLoaded is why nothing is known of a function.
 var errNotLoaded = errors.New("its library is not loaded yet; name a register or $arg1, $arg2 …")
 
+// errInlined is why nothing is known of a function where it is inlined.
+var errInlined = errors.New("a call of it is inlined there; name registers")
+
 // errSyscall is why a system call has no parameters with names.
 var errSyscall = errors.New("of a system call's arguments only the registers are known; name $arg1, $arg2 …")
 
@@ -128,7 +133,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype arg.Function
 	var unknown error // why nothing is known of the function
 	scope := arg.Scope{
-		AtEntry: func() bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
+		AtEntry: func() bool { return at.Waits || w.Syscall || !at.Inlined && atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := Object(table, symbol); return ok },
 		Function: func() (arg.Function, error) {
 			switch {
@@ -136,6 +141,8 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 				unknown = errSyscall
 			case at.Waits:
 				unknown = errNotLoaded
+			case at.Inlined:
+				unknown = errInlined
 			case prototype == nil && unknown == nil:
 				prototype, unknown = Prototype(table, at.Addr, w.Return)
 			}
