@@ -226,6 +226,7 @@ func TestAnInlinedFunctionIsProbedAtItsBodies(t *testing.T) {
 			{"twice", nil, 1, 1},
 			{"twice", []trace.Want{trace.Inlined()}, 2, 2},
 			{"twice%return", []trace.Want{trace.Inlined()}, 1, 1},
+			{"twic*", []trace.Want{trace.Inlined()}, 1, 1},
 		} {
 			pr := probe(t, s, c.spec, append(c.wants, trace.Count())...)
 			p.Do("go", "done")
@@ -239,6 +240,9 @@ func TestAnInlinedFunctionIsProbedAtItsBodies(t *testing.T) {
 			if err := pr.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+		if strings.Contains(said.String(), "not all of the debug information") {
+			t.Errorf("%s: %s", cc, said)
 		}
 		if _, err := s.Probe("square%return"); !errors.Is(err, symbols.ErrUnknownSymbol) {
 			t.Errorf("%s: square%%return: %v", cc, err)

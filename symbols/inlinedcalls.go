@@ -57,6 +57,7 @@ func (t *Table) inlinedCalls(spec string, in []*Module) (calls []InlinedCall, is
 	if err != nil {
 		return nil, true
 	}
+	isAll = true
 	s := t.snap.Load()
 	for _, q := range queries {
 		if q.name == "" || q.offset != 0 || q.isEvery || isGlob(q.name) {
@@ -66,7 +67,6 @@ func (t *Table) inlinedCalls(spec string, in []*Module) (calls []InlinedCall, is
 		if err != nil {
 			continue
 		}
-		isAll = true
 		for _, m := range mods {
 			if len(in) > 0 && !slices.Contains(in, m) {
 				continue
@@ -179,16 +179,22 @@ type inlinedFunction struct {
 	file   string // of its declaration, empty if it is unknown
 	line   int
 	asked  int                  // questions for a line, each of which reads all of a function that calls it
+	passed int                  // functions of units that were passed over
 	copies map[dwarf.Offset]int // by the function around calls: how often a body is begun there, less how many calls of it there are
 }
 
-// mostAskedLines bounds inlinedFunction.asked: beyond, a call is said to begin at its lowest address, perhaps.
-const mostAskedLines = 1 << 12
+// mostAskedLines bounds inlinedFunction.asked: beyond, a call is said to begin at its lowest address, perhaps. mostPassed bounds passed: beyond, each body is
+// said to have copies, perhaps.
+const (
+	mostAskedLines = 1 << 12
+	mostPassed     = 1 << 26
+)
 
 func newInlinedFunction(d *dwarfData, origin dwarf.Offset) *inlinedFunction {
 	in := &inlinedFunction{d: d, origin: origin, copies: map[dwarf.Offset]int{}}
 	in.file, in.line = d.declared(origin)
-	for _, call := range d.inline.calls[origin] {
+	all := d.inline.calls[origin]
+	for _, call := range all[:min(len(all), mostInlined)] {
 		if u, fn, ok := in.around(call); ok {
 			if _, met := in.copies[fn]; !met {
 				in.copies[fn] = in.begun(u, fn)
@@ -227,6 +233,9 @@ func (in *inlinedFunction) ranges(call dwarf.Offset) [][2]uint64 {
 func (in *inlinedFunction) begun(u *unit, fn dwarf.Offset) (n int) {
 	if in.file == "" {
 		return 0
+	}
+	if in.passed += len(u.funcs); in.passed > mostPassed {
+		return mostInlined + 1
 	}
 	rows, files := in.d.lines(u)
 	last := uint64(0)
