@@ -36,6 +36,10 @@ func (t *Tracer) record(s Stop) *Thread {
 		th.at.injectable = true
 		switch {
 		case th.substitute(): // the target's
+		case th.entersHandler():
+			th.at.stop.Reason, th.at.stop.Signal, th.at.injectable = Interrupt, 0, false
+			th.takeRequestBack()
+			th.noteRestart()
 		case th.singleStepped():
 			th.at.stop.Reason = SingleStep
 		case th.atBreakpoint():
@@ -68,6 +72,22 @@ func (t *Tracer) record(s Stop) *Thread {
 		t.adoptChild(th)
 	}
 	return th
+}
+
+// entersHandler tells whether the kernel has stopped the thread because it has just delivered a signal while the thread was being
+// single-stepped: it stands in front of the first instruction of the handler, or goes on as before if there was no handler to call
+// (signal_delivered and ptrace_notify in kernel/signal.c; si_code is the stop's code then). wait4 tells of it as of a signal-delivery-stop for
+// SIGTRAP, but there is no such signal: what is given to the thread on resuming is ignored, and the step is over.
+//
+// We do not deliver signals with a step. But a tracer that dies does not take its step back, and the next one, the guardian or whoever attaches,
+// may have seized the thread between the look that the kernel takes at the signal and this stop. Taken for a signal, it would be sent again, and
+// the program would die of a SIGTRAP that nobody has sent.
+func (th *Thread) entersHandler() bool {
+	if th.at.stop.Signal != unix.SIGTRAP || th.at.trapAt != 0 && th.ip() == th.at.trapAt {
+		return false
+	}
+	info, err := th.siginfo()
+	return err == nil && info.Code() == int(unix.SIGTRAP)
 }
 
 // atBreakpoint tells whether a breakpoint instruction raised the signal being delivered.

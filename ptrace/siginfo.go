@@ -49,6 +49,12 @@ func (s *Siginfo) Breakpoint() bool { return s.breakpoint() }
 // SingleStep tells that the processor's single-stepping raised the signal.
 func (s *Siginfo) SingleStep() bool { return s.Signo() == unix.SIGTRAP && s.Code() == trapTrace }
 
+// StepOverCall tells that the signal may be of a single step over a system call, whose end the kernel tells at the end of the call
+// (user_single_step_report in arch/x86/kernel/ptrace.c). What host.OwnTrap raises looks the same.
+func (s *Siginfo) StepOverCall() bool {
+	return s.Signo() == unix.SIGTRAP && s.Code() == trapBrkpt && !s.breakpoint()
+}
+
 // Marked tells that a tracer has moved the thread to Addr already: see MarkErrno.
 func (s *Siginfo) Marked() bool { return binary.LittleEndian.Uint32(s[4:]) == MarkErrno }
 

@@ -79,6 +79,7 @@ const Machine = elf.EM_X86_64
 
 const (
 	BreakpointCode = linux.BreakpointCode // si_code of a breakpoint's SIGTRAP
+	OwnTrap        = linux.OwnTrap        // an instruction that raises what a single step over a system call does; "": none
 	AuditArch      = linux.AuditArch      // of calls by the architecture's own ABI
 
 	SysFork      = linux.SysFork

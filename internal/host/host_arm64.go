@@ -74,7 +74,8 @@ type Regs = arm64.Regs
 const Machine = elf.EM_AARCH64
 
 const (
-	BreakpointCode = 1          // TRAP_BRKPT
+	BreakpointCode = 1 // TRAP_BRKPT
+	OwnTrap        = ""
 	AuditArch      = 0xc00000b7 // AUDIT_ARCH_AARCH64 (linux/audit.h)
 )
 

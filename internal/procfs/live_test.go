@@ -3,6 +3,7 @@
 package procfs
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -365,12 +366,17 @@ func TestLongFilesAreReadAsWellAsShortOnes(t *testing.T) {
 	if _, short, err := brief(filepath.Join(t.TempDir(), "none"), func(b []byte) (string, error) { return "", nil }); !short || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v, %v", short, err)
 	}
-	args := []string{"sleep", "100", string(bytes.Repeat([]byte("0"), 2*usualSize))} // sleeps for the sum
-	long := exec.Command("sleep", args[1:]...)
-	if err := long.Start(); err != nil {
+	args := []string{"sh", "-c", "echo runs; read end", "sh", string(bytes.Repeat([]byte("0"), 2*usualSize))}
+	long := exec.Command(args[0], args[1:]...)
+	in, err1 := long.StdinPipe()
+	out, err2 := long.StdoutPipe()
+	if err := errors.Join(err1, err2, long.Start()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = long.Process.Kill(); _ = long.Wait() }()
+	defer func() { _ = in.Close(); _ = long.Wait() }()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // in the middle of its exec a process has no arguments
+		t.Fatal(err)
+	}
 	if got, err := Cmdline(long.Process.Pid); err != nil || !reflect.DeepEqual(got, args) {
 		t.Errorf("a long command line: %d arguments, %v", len(got), err)
 	}

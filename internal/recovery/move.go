@@ -129,6 +129,8 @@ func (l *leftover) afterTrap(info *ptrace.Siginfo, regs arch.Regs) (to arch.Addr
 		switch {
 		case info.SingleStep():
 			return ip, !regs.TrapFlag()
+		case info.StepOverCall(): // of a tracer's, which does not take it back when it dies
+			return ip, !regs.TrapFlag() && !l.behindOwnTrap(ip)
 		case !info.Breakpoint():
 			return 0, false
 		case info.Marked() && info.Addr() == ip:
@@ -143,6 +145,12 @@ func (l *leftover) afterTrap(info *ptrace.Siginfo, regs arch.Regs) (to arch.Addr
 		return to, true
 	}
 	return ip, info.Signo() == unix.SIGTRAP && l.contains(ip)
+}
+
+// behindOwnTrap tells of a thread that the program itself has raised the signal, by an instruction that the kernel reports as it does a step over a system call.
+func (l *leftover) behindOwnTrap(ip arch.Addr) bool {
+	insn := make([]byte, len(host.OwnTrap))
+	return l.mem.ReadMemory(ip-arch.Addr(len(insn)), insn) == nil && string(insn) == host.OwnTrap
 }
 
 // resumeAt is Header.ResumeAt. A table that is not ours is not asked again: a search in it takes long.

@@ -13,6 +13,9 @@ import (
 // BreakpointCode is si_code for int3. int1 has TRAP_BRKPT (arch/x86/kernel/traps.c).
 const BreakpointCode = 0x80 // SI_KERNEL
 
+// OwnTrap is int1, which raises the signal that the kernel raises for a single step over a system call.
+const OwnTrap = "\xf1"
+
 // AuditArch is what PTRACE_GET_SYSCALL_INFO tells of calls by the 64-bit ABI, AUDIT_ARCH_X86_64 (linux/audit.h).
 const AuditArch = 0xc000003e
 
