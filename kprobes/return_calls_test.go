@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -72,11 +73,13 @@ func TestInstancesOfDeadCallsAreFoundWhenThereIsWant(t *testing.T) {
 		registerReturns(t, s, few, many)
 		prog.Do("park 10", "parked")
 		for range 20 {
+			s.WaitForOptimizer(t.Context()) // it stops threads
+			testprog.Await(t, "threads that wait", func() bool { return asleep(prog.PID()) == 10 }) // of one that runs nobody can tell where its stack ends
 			prog.Do("leap", "ret")
 		}
 		wantReturns(t, many, 30, 20, 0)
-		if n := few.Hits(); n < 15 || n+few.NMissed() != 30 {
-			t.Errorf("%d returns, %d missed", n, few.NMissed())
+		if n, st := few.Hits(), s.Status(&few.KP); n < 15 || n+st.ReturnsMissed+uint64(st.Active) != 30 || st.Active >= few.MaxActive {
+			t.Errorf("%d returns, %d missed; of %d calls nobody has asked since whether they are dead", n, st.ReturnsMissed, st.Active)
 		}
 		endReturns(t, s, prog)
 	})
@@ -92,6 +95,17 @@ func TestInstancesOfDeadCallsAreFoundWhenThereIsWant(t *testing.T) {
 		}
 		endReturns(t, s, prog)
 	})
+}
+
+// asleep is how many threads of a process, besides the first, wait for something.
+func asleep(pid int) (n int) {
+	tids, _ := procfs.Tasks(pid)
+	for _, tid := range tids {
+		if st, err := procfs.ReadStatus(pid, tid); err == nil && tid != pid && st.State == 'S' {
+			n++
+		}
+	}
+	return n
 }
 
 // TestAVforkChildHasItsOwnCalls in the frames of its parent; vfork returns in both (C28).
