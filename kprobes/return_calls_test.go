@@ -73,7 +73,7 @@ func TestInstancesOfDeadCallsAreFoundWhenThereIsWant(t *testing.T) {
 		registerReturns(t, s, few, many)
 		prog.Do("park 10", "parked")
 		for range 20 {
-			s.WaitForOptimizer(t.Context()) // it stops threads
+			s.WaitForOptimizer(t.Context())                                                         // it stops threads
 			testprog.Await(t, "threads that wait", func() bool { return asleep(prog.PID()) == 10 }) // of one that runs nobody can tell where its stack ends
 			prog.Do("leap", "ret")
 		}

@@ -141,7 +141,7 @@ func (d *datum) begin(p place) error {
 	}
 	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts
 	if p.isIndirect {
-		d.Loads = []int64{0}
+		d.Loads = []int64{p.behind}
 	}
 	return nil
 }

@@ -34,8 +34,11 @@ type callee struct {
 	isNocall   bool   // DW_CC_nocall: it is called in another way
 	isMarked   bool   // this version of LLVM sets nocall where it has removed the result
 	frameBase  []byte // a DWARF expression
-	// isInside says that low is inside of the function, at the beginning of an inlined call.
-	isInside bool
+	// isInside says that low is inside of the function, or at the beginning of an inlined call: what holds at the entry does not hold there.
+	isInside   bool
+	inPrologue bool                  // and places that hold for the whole function do not hold yet
+	frame      frameBase             // where the frame is there, if that was looked for
+	address    func(n uint64) uint64 // number n of the unit's addresses; nil if there are none
 	// isOptimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
 	optimized func() bool
 }
@@ -114,6 +117,9 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 		return c.constantOf(e, t)
 	}
 	if expr, ok := f.Val.([]byte); ok {
+		if c.inPrologue && (len(expr) == 0 || expr[0] != opAddr && expr[0] != opAddrx) {
+			return location{knowledge: saidFrame}
+		}
 		return c.evaluate(expr, t, c.isInside)
 	}
 	var off uint64
@@ -181,7 +187,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 			if len(x.b) > 0 || off > 0 {
 				return location{knowledge: saidOther}
 			}
-			one.size, p.isIndirect = 8, true
+			one.size, p.isIndirect, p.behind = 8, true, l.place.behind
 		}
 		most := int64(8)
 		if one.reg == "xmm" {
@@ -203,6 +209,8 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 
 // DWARF operations (DWARF 5 §7.7.1).
 const (
+	opAddr       = 0x03
+	opAddrx      = 0xa1
 	opReg0       = 0x50
 	opBreg0      = 0x70
 	opRegx       = 0x90
@@ -218,7 +226,7 @@ const (
 )
 
 // operation reads a simple location: a register, a value in memory, or a value that a register holds. indirect says that the register holds
-// the value's address.
+// the value's address, or one that many bytes in front of it.
 func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool) {
 	other := location{knowledge: saidOther}
 	switch op := x.uint(1); {
@@ -235,7 +243,11 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 		}
 		return inRegister(uint64(b[0] - opReg0)), false
 	case op == opFbreg:
-		return c.inFrame(x.sleb(), listed), false
+		return c.inFrame(x.sleb(), listed)
+	case op == opAddr && c.isInside:
+		return location{saidPlace, place{parts: []part{{reg: staticPart, stack: int64(x.uint(8))}}}}, true
+	case op == opAddrx && c.address != nil:
+		return location{saidPlace, place{parts: []part{{reg: staticPart, stack: int64(c.address(x.uleb()))}}}}, true
 	case op >= opBreg0 && op < opBreg0+32:
 		n, off := op-opBreg0, x.sleb()
 		value := len(x.b) > 0 && x.b[0] == opStackValue
@@ -243,14 +255,14 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 		case value && off == 0:
 			x.skip(1)
 			return inRegister(n), false
-		case value || n == host.DwarfFP:
+		case value || n == host.DwarfFP && !c.isInside:
 			return other, false
 		case n == host.DwarfSP && listed:
 			return onStack(off), false
 		case n == host.DwarfSP:
 			return location{knowledge: saidFrame}, false
-		case off == 0 && len(x.b) == 0:
-			return inRegister(n), true
+		case (off == 0 || c.isInside) && len(x.b) == 0:
+			return behindRegister(n, off)
 		}
 	}
 	return other, false
@@ -301,15 +313,31 @@ func constant(x *lineCursor, op uint64) location {
 }
 
 // inFrame is the place off bytes after the frame's base.
-func (c callee) inFrame(off int64, listed bool) location {
+func (c callee) inFrame(off int64, listed bool) (l location, indirect bool) {
 	switch {
+	case c.isInside && c.frame.known && c.frame.reg == "":
+		return onStack(c.frame.off + off), false
+	case c.isInside && c.frame.known:
+		return behindNamed(c.frame.reg, c.frame.off+off)
 	case c.isInside: // the frame is not where it was at the function's entry
 	case bytes.Equal(c.frameBase, []byte{opCFA}) && off >= 0:
-		return onStack(entryStack + off)
+		return onStack(entryStack + off), false
 	case bytes.Equal(c.frameBase, []byte{opReg0 + host.DwarfSP}) && listed:
-		return onStack(off)
+		return onStack(off), false
 	}
-	return location{knowledge: saidFrame}
+	return location{knowledge: saidFrame}, false
+}
+
+// behindRegister is the place off bytes behind the address that the register with a DWARF number holds.
+func behindRegister(n uint64, off int64) (l location, indirect bool) {
+	if l = inRegister(n); l.knowledge == saidPlace {
+		l.place.behind = off
+	}
+	return l, true
+}
+
+func behindNamed(reg string, off int64) (l location, indirect bool) {
+	return location{saidPlace, place{behind: off, parts: []part{{reg: reg}}}}, true
 }
 
 func onStack(off int64) location {
@@ -371,7 +399,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 }
 
 func (p place) equals(q place) bool {
-	if p.isIndirect != q.isIndirect || p.isUnknown != q.isUnknown || len(p.parts) != len(q.parts) {
+	if p.isIndirect != q.isIndirect || p.behind != q.behind || p.isUnknown != q.isUnknown || len(p.parts) != len(q.parts) {
 		return false
 	}
 	for i := range p.parts {

@@ -35,20 +35,24 @@ const (
 // place is where a value lies at a function's entry, or at its return.
 type place struct {
 	parts      []part
-	isIndirect bool // the part is the value's address
+	isIndirect bool  // the part is the value's address,
+	behind     int64 // less so many bytes
 	isUnknown  bool
 }
 
 // part is a run of bytes of a value in one register or on the stack.
 type part struct {
 	off, size int64  // within the value
-	reg       string // general register, constantPart, or
+	reg       string // general register, constantPart, staticPart, or
 	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
-	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value
+	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
 }
 
 // constantPart is the reg of a part that is the same at each hit.
 const constantPart = "constant"
+
+// staticPart is the reg of the one part of a place at an address, until Table.Variables knows where the file is mapped.
+const staticPart = "static"
 
 // Params returns the parameters of the function that contains a, in
 // declaration order. It reads the debug information of one compilation unit.

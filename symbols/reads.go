@@ -42,7 +42,7 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 	r := &reader{lang: p.lang}
 	words := r.parts(p.place, sp)
 	if p.place.isIndirect {
-		words = r.read(Read{Addr: r.word(words, 0), Max: p.typ.size})
+		words = r.read(Read{Addr: r.word(words, 0), Off: p.place.behind, Max: p.typ.size})
 	}
 	r.value(p.typ, words, 0)
 	return r.regs, r.reads, !r.hasFailed

@@ -81,7 +81,7 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 	if !p.isIndirect {
 		return raw, nil
 	}
-	at := arch.Addr(binary.LittleEndian.Uint64(raw))
+	at := arch.Addr(binary.LittleEndian.Uint64(raw)).Add(p.behind)
 	raw = make([]byte, t.size)
 	return raw, m.ReadMemory(at, raw)
 }

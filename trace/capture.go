@@ -20,6 +20,7 @@ import (
 type capture struct {
 	names  []string // registers or processor, each an item, behind the time and the thread
 	params []symbols.Param
+	locals int            // how many of params, the last ones, are local variables
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
 	items  []program.Item
 	layout *fetch.Layout // nil, or its items stand behind the others

@@ -50,7 +50,7 @@ func (p *Probe) come(ctx context.Context, c Coming) (placed []Place, err error) 
 
 // readsDebugInfo reports whether the values wanted at a place need debug information.
 func (p *Probe) readsDebugInfo(at Place) bool {
-	return p.want.args || at.Return && (p.wantsHits() || p.want.filter != "")
+	return p.want.args || p.want.locals || at.Return && (p.wantsHits() || p.want.filter != "")
 }
 
 // batch is how many places are registered at once: enough to be quick, and few enough for

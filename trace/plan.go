@@ -11,6 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // plan says who handles a point's hits: the session, which only counts them; a program in the target, which counts or records the hits that
@@ -105,7 +106,7 @@ func (pt *point) recordable() bool {
 	if pt.ret != nil {
 		return !pt.probe.want.args && (pt.fetch == nil || pt.fetch.Layout.Saved() == 0)
 	}
-	return !pt.probe.want.args || !pt.probe.session.options.kprobes.Follow
+	return !pt.probe.want.args && !pt.probe.want.locals || !pt.probe.session.options.kprobes.Follow
 }
 
 // same reports whether Fetch and If are compiled to the same in each file that a followed process may execute: they need neither debug
@@ -133,11 +134,19 @@ func (pt *point) newCapture() (*capture, error) {
 		names = host.Arch.NewRegs().Names()
 	}
 	if pt.ret == nil {
-		if !w.args {
-			return newCapture(names, nil)
+		var all symbols.Variables
+		if w.args {
+			all.Params, _ = parameters(table, pt, pt.Addr)
 		}
-		params, _ := parameters(table, pt, pt.Addr)
-		return newCapture(names, params)
+		if w.locals {
+			seen, _ := pt.variables(table, pt.Addr)
+			all.Locals = seen.Locals
+		}
+		c, err := newCapture(names, slices.Concat(all.Params, all.Locals))
+		if err == nil {
+			c.locals = len(all.Locals)
+		}
+		return c, err
 	}
 	results, err := table.Results(pt.Addr)
 	c, cerr := newCapture(append(names, returnRegister, durationRegister), results)
@@ -171,6 +180,9 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
+		}
+		if p.want.locals {
+			h.Locals = arguments(k.locals, regs)
 		}
 		h.Args = pt.withFetched(h.Args, k.fetch, fetched)
 		pt.addState(h, regs, k.addr)
@@ -209,8 +221,9 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
 			at = arch.Addr(ip)
-		} else if len(c.params) > 0 {
-			h.Args = argumentsFrom(c.params, s, s)
+		} else if all := argumentsFrom(c.params, s, s); len(all) > 0 {
+			n := len(all) - c.locals
+			h.Args, h.Locals = all[:n:n], all[n:]
 		}
 		h.Args = pt.withFetched(h.Args, pt.fetch, fetched)
 		if pt.probe.want.regs {

@@ -63,7 +63,7 @@ type known struct {
 	fetch          *values.Values
 	addr           arch.Addr
 	symbol, module string
-	params         []symbols.Param
+	params, locals []symbols.Param
 	results        []symbols.Param
 	typed          bool // results is what the function returns
 }
@@ -162,10 +162,13 @@ func (pt *point) lookUp(k *known) (err error) {
 		k.results, err = k.table.Results(k.addr)
 		k.typed = err == nil
 	}
-	if !pt.probe.want.args {
-		return nil
+	if pt.probe.want.args {
+		k.params, err = parameters(k.table, pt, k.addr)
 	}
-	k.params, err = parameters(k.table, pt, k.addr)
+	if pt.probe.want.locals && pt.ret == nil {
+		seen, failed := pt.variables(k.table, k.addr)
+		k.locals, err = seen.Locals, errors.Join(err, failed)
+	}
 	return err
 }
 
@@ -231,8 +234,6 @@ var errSavesMore = errors.New("more has to be remembered of a call there")
 // longestPad is the bytes of endbr64, behind which a probe at an entry lies.
 const longestPad = 4
 
-var errNotAtEntry = errors.New("parameters are known at a function's entry only")
-
 // parameters returns the parameters that Args prints for pt, whose probe is at at.
 func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param, error) {
 	if pt.inlined != nil {
@@ -240,9 +241,20 @@ func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param,
 	}
 	r, known := table.Function(at)
 	if pt.ret == nil && known && at > r.Start && (pt.Addr != r.Start || at > r.Start+arch.Addr(longestPad)) {
-		return nil, errNotAtEntry
+		seen, err := pt.variables(table, at)
+		return seen.Params, err
 	}
 	return table.Params(at)
+}
+
+var errEveryInstruction = errors.New("variables are not looked for at every instruction; name lines or addresses")
+
+// variables is what the source names at at. To find it out for each of thousands of instructions would take long.
+func (pt *point) variables(table *symbols.Table, at arch.Addr) (symbols.Variables, error) {
+	if r, known := table.Function(at); pt.Optional && known && at > r.Start+longestPad {
+		return symbols.Variables{}, errEveryInstruction
+	}
+	return table.Variables(at)
 }
 
 // kind is the word for a place in hits.

@@ -17,6 +17,7 @@ type Want func(*wanted)
 type wanted struct {
 	specs     []string // beside the one that the probe was asked for with
 	args      bool
+	locals    bool
 	fetch     []string
 	filter    string
 	returns   bool
@@ -54,8 +55,12 @@ func newWanted(wants []Want) wanted {
 // Also adds SPECs to the probe's.
 func Also(specs ...string) Want { return func(w *wanted) { w.specs = append(w.specs, specs...) } }
 
-// Args wants all parameters of the function, typed by its debug information.
+// Args wants all parameters of the function, typed by its debug information. At a line or an instruction in the function they are as they are there.
 func Args() Want { return func(w *wanted) { w.args = true } }
+
+// Locals wants the local variables of the blocks around the place, typed by debug information (symbols.Table.Variables). They are those of the function that is
+// inlined there, if one is. Returns have none.
+func Locals() Want { return func(w *wanted) { w.locals = true } }
 
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string".
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
@@ -137,7 +142,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args, Return: atReturn}
+	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args, Inside: true, Return: atReturn}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}

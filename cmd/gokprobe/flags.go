@@ -24,6 +24,7 @@ type request struct {
 	who       whom             // by which it was named
 	specs     []string
 	returns   bool // every SPEC means the returns of its functions
+	locals    bool // -locals: local variables
 	inlined   bool // calls too that the compiler has inlined
 	maxActive int  // how many calls of a function are followed at once
 	args      bool
@@ -59,6 +60,7 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "inlined", Usage: "probe calls of functions too that the compiler has inlined, where SPEC is a name; of functions without code of their own these are probed in any case"},
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
+		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
 		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with returns over ret and duration_ns"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
@@ -83,7 +85,7 @@ func probeFlags() []cli.Flag {
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"),
-		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		args: c.Bool("args"), locals: c.Bool("locals"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), allRows: c.Bool("all-rows"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
 		events: c.String("kprobe-event"), mount: c.String("mount"),
@@ -117,8 +119,10 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-max-hits must be at least 1")
 	case c.IsSet("duration") && r.duration <= 0:
 		return r, usagef("-duration must be more than 0")
-	case r.count && (r.args || r.regs || r.stack > 0):
-		return r, usagef("-count prints no hits, so it can't be combined with -args, -regs or -stack")
+	case r.count && (r.args || r.locals || r.regs || r.stack > 0):
+		return r, usagef("-count prints no hits, so it can't be combined with -args, -locals, -regs or -stack")
+	case r.locals && (r.returns || slices.ContainsFunc(r.specs, isReturn)):
+		return r, usagef("-locals is for lines and other places in a function, which has returned at its return; leave out -ret and SPEC%%return")
 	case r.allRows && !r.count:
 		return r, usagef("-all-rows is about the rows that -count prints, add -count")
 	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || c.IsSet("filter")):
@@ -138,7 +142,7 @@ func (r request) wants() []trace.Want {
 		asked bool
 		want  trace.Want
 	}{
-		{r.args, trace.Args()},
+		{r.args, trace.Args()}, {r.locals, trace.Locals()},
 		{r.returns, trace.Returns()},
 		{r.inlined, trace.Inlined()},
 		{r.maxActive > 0, trace.MaxActive(r.maxActive)},

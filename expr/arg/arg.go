@@ -37,6 +37,8 @@ type Scope struct {
 	Register func(name string) (canonical string, ok bool)
 	// AtEntry tells whether the probe is at the first instruction of a function, where $argN are. nil: it is.
 	AtEntry func() bool
+	// Inside tells that the probe is inside of a function, and that names are those of the variables there. Then members of structures follow a dot, too.
+	Inside bool
 	// Data tells whether there is a variable or function that @SYM may be about, [MOD:]SYM. nil: believed.
 	Data func(symbol string) bool
 	// Function finds the function that is probed, or whose calls are followed, in debug information.

@@ -45,7 +45,7 @@ func (p *parser) source(s string, column int) (fetch.Source, *caret.Fault) {
 	case c == '\\':
 		return immediate(s, column)
 	case lex.IsLetter(c):
-		if !p.argsAtHand() {
+		if !p.argsAtHand() && !p.s.Inside {
 			return fetch.Source{}, &caret.Fault{ID: "NOSUP_BTFARG", Column: column, Errno: syscall.EINVAL}
 		}
 		return p.variable(s, column)

@@ -86,7 +86,7 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	if f != nil {
 		return fetch.Source{}, f
 	}
-	if len(path) > 0 && !path[0].Arrow {
+	if len(path) > 0 && !path[0].Arrow && !p.s.Inside {
 		return fetch.Source{}, caret.At("NOSUP_DAT_ARG", columns[0])
 	}
 	function, err := p.lookUp()

@@ -17,6 +17,7 @@ import (
 type prototype struct {
 	abi      fetch.ABI
 	isReturn bool
+	isInside bool // params are what the source names at an instruction inside of the function
 	params   []symbols.Param
 	results  []symbols.Param
 }
@@ -36,6 +37,15 @@ func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (arg.Function,
 		return nil, err
 	}
 	return p, nil
+}
+
+// surroundings is what debug information says of the variables at an instruction inside of a function. The error is that of symbols.Table.Variables.
+func surroundings(table *symbols.Table, at arch.Addr) (arg.Function, error) {
+	seen, err := table.Variables(at)
+	if err != nil {
+		return nil, err
+	}
+	return &prototype{abi: ABIOf(table, at), isInside: true, params: slices.Concat(seen.Locals, seen.Params)}, nil // a local variable may hide a parameter
 }
 
 // Params implements arg.Function.
@@ -104,15 +114,19 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	n := slices.Index(p.abi.Args, d.Reg)
 	onStack := d.Reg == "" && d.Stack >= word && d.Stack%word == 0 && (d.Shape != symbols.ShapeText && d.Shape != symbols.ShapeArray || len(d.Loads) > 0)
 	switch {
+	case p.isInside:
 	case n >= 0:
 		s.N = int64(n) + 1
+		return s, nil
 	case onStack:
 		s.N = int64(len(p.abi.Args)) + d.Stack/word
+		return s, nil
 	case p.isReturn:
 		return s, arg.ErrNoVariable
-	case d.Reg != "":
+	}
+	if d.Reg != "" {
 		s.Base, s.Name = fetch.Register, d.Reg
-	default:
+	} else {
 		s.Base, s.Derefs = fetch.Stack, derefs(append([]int64{d.Stack}, d.Loads...))
 	}
 	return s, nil

@@ -26,6 +26,9 @@ type Wish struct {
 	Params bool
 	// Return tells that the values are those when the function has returned.
 	Return bool
+	// Inside tells that names are those of the variables there, where the place is inside of a function; else they are the function's parameters, as the kernel
+	// has it.
+	Inside bool
 	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
 	Syscall bool
 	// More is what the Filter may look at beside all that.
@@ -132,7 +135,9 @@ var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
 func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype arg.Function
 	var unknown error // why nothing is known of the function
+	inside := w.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined && !atEntry(table, at.Addr)
 	scope := arg.Scope{
+		Inside:  inside,
 		AtEntry: func() bool { return at.Waits || w.Syscall || !at.Inlined && atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := Object(table, symbol); return ok },
 		Function: func() (arg.Function, error) {
@@ -143,7 +148,10 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 				unknown = errNotLoaded
 			case at.Inlined:
 				unknown = errInlined
-			case prototype == nil && unknown == nil:
+			case prototype != nil || unknown != nil:
+			case inside:
+				prototype, unknown = surroundings(table, at.Addr)
+			default:
 				prototype, unknown = Prototype(table, at.Addr, w.Return)
 			}
 			return prototype, unknown

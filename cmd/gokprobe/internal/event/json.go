@@ -59,6 +59,9 @@ func appendHitJSON(b []byte, h *Hit) []byte {
 	b = appendJSON(append(b, `","symbol":`...), h.Symbol)
 	b = appendJSON(append(b, `,"module":`...), h.Module)
 	b = appendArgsJSON(append(b, `,"args":`...), h.Args)
+	if h.Locals != nil {
+		b = appendArgsJSON(append(b, `,"locals":`...), h.Locals)
+	}
 	if h.Ret != nil {
 		b = strconv.AppendInt(append(b, `,"ret":`...), *h.Ret, 10)
 	}

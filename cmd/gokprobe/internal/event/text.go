@@ -82,6 +82,16 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 		b = appendSafe(append(b, ' '), h.Args[i].Name)
 		b = h.Args[i].Append(append(b, '='))
 	}
+	if h.Locals != nil {
+		b = append(b, " locals{"...)
+		for i := range h.Locals {
+			if i > 0 {
+				b = append(b, ' ')
+			}
+			b = h.Locals[i].Append(append(appendSafe(b, h.Locals[i].Name), '='))
+		}
+		b = append(b, '}')
+	}
 	b = p.appendReturn(b, h)
 	b = p.appendInjected(b, h.Injected)
 	b = append(trimSpace(b), '\n')
