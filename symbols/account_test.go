@@ -35,6 +35,7 @@ func askAbout(tab *Table, n int) {
 		tab.GoFunction(a)
 		_, _ = tab.Params(a)
 		_, _ = tab.Results(a)
+		_, _ = tab.Variables(a)
 		if r, ok := tab.Function(a); ok {
 			tab.Entrances(r)
 		}
