@@ -244,6 +244,8 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 		return inRegister(uint64(b[0] - opReg0)), false
 	case op == opFbreg:
 		return c.inFrame(x.sleb(), listed)
+	case op == opCFA && c.isInside && c.frame.isCFA:
+		return c.inFrame(0, listed)
 	case op == opAddr && c.isInside:
 		return location{saidPlace, place{parts: []part{{reg: staticPart, stack: int64(x.uint(8))}}}}, true
 	case op == opAddrx && c.address != nil:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 
@@ -117,7 +118,11 @@ func (sc *scope) block(off dwarf.Offset, depth int) {
 	x.children(e, func(c *dwarf.Entry) {
 		switch c.Tag {
 		case dwarf.TagFormalParameter:
-			sc.params = sc.add(r, sc.params, c)
+			if result, _ := c.Val(dwarf.AttrVarParam).(bool); !result {
+				sc.params = sc.add(r, sc.params, c)
+			} else if name, _ := c.Val(dwarf.AttrName).(string); !strings.HasPrefix(name, "~") { // a result of Go's, which has a name
+				sc.locals = sc.add(r, sc.locals, c)
+			}
 		case dwarf.TagVariable:
 			sc.locals = sc.add(r, sc.locals, c)
 		case dwarf.TagLexDwarfBlock, dwarf.TagInlinedSubroutine:
@@ -167,6 +172,10 @@ func (sc *scope) isBefore(e *dwarf.Entry, p place) bool {
 		return false
 	}
 	file, line := sc.d.declared(e.Offset)
+	if origins := sc.d.origins(e); attr(origins, dwarf.AttrDeclFile) == nil { // Go's are in the function's file
+		n, _ := attr(origins, dwarf.AttrDeclLine).(int64)
+		file, line = sc.file, int(n)
+	}
 	return file == "" || file == sc.file && line >= sc.line
 }
 
@@ -210,6 +219,7 @@ func (d *dwarfData) lineAt(u *unit, v uint64) (file string, line int) {
 // frameBase is where a function's frame is at one instruction: off behind what the register holds.
 type frameBase struct {
 	known bool
+	isCFA bool   // what DW_OP_call_frame_cfa means
 	reg   string // empty for the stack pointer
 	off   int64
 }
@@ -224,7 +234,9 @@ func frameAt(expr []byte, row, made *unwindRow) frameBase {
 	cfa := row.cfa
 	switch expr[0] {
 	case opCFA:
-		return baseOn(cfa.Reg, cfa.Offset)
+		b := baseOn(cfa.Reg, cfa.Offset)
+		b.isCFA = true
+		return b
 	case opReg0 + host.DwarfSP, opReg0 + host.DwarfFP:
 		reg := uint64(expr[0] - opReg0)
 		if made != nil && cfa.Reg == made.cfa.Reg && cfa.Offset == made.cfa.Offset && cfa.Reg == reg {

@@ -49,10 +49,11 @@ func told(p *trace.Probe) (all []string) {
 				b = append(b, "locals "...)
 			}
 			for _, a := range list {
-				switch b = fmt.Appendf(b, "%s=", a.Name); {
-				case a.Name == "it":
+				b = fmt.Appendf(b, "%s=", a.Name)
+				switch a.Name {
+				case "it":
 					b = append(b, "0x "...)
-				case a.Name == "calls":
+				case "calls":
 					b = append(b, "C "...)
 				default:
 					b = append(a.Append(b), ' ')
