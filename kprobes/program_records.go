@@ -147,6 +147,8 @@ type recordKeeper struct {
 	clockBegan    time.Time
 	clockTicks    uint64
 	lastRecord    time.Time // of the records that were handed on
+	handed        time.Time // all records up to then were handed on
+	whole         bool      // the last takeSome came to the end of all rings
 	faultsNoted   time.Time
 }
 
@@ -156,24 +158,33 @@ type recordKeeper struct {
 // Another ring may get records while one is read. So records that are newer than this
 // reading are kept for the next one, which finds all older ones.
 func (rk *recordKeeper) drain() int {
-	now := host.Ticks()
+	began, now := time.Now(), host.Ticks()
 	until := rk.takeSome(turn)
 	if until == records.AllTimes || records.Later(until, now) || rk.taken.Size() > mostTaken {
 		until = now
 	}
+	defer rk.noteHanded(began)
 	return rk.handOn(until)
 }
 
 // drainAll is drain of all that is there.
 func (rk *recordKeeper) drainAll() {
+	defer rk.noteHanded(time.Now())
 	rk.takeSome(math.MaxInt)
 	rk.handOn(records.AllTimes)
+}
+
+// noteHanded is called behind a drain that began at began. In a ring that was not read to its end there may be older records, behind one that is not complete.
+func (rk *recordKeeper) noteHanded(began time.Time) {
+	if rk.whole && !rk.draining {
+		rk.handed = began
+	}
 }
 
 // takeSome takes at most so many records from each ring. No more records exist from
 // before the time that is returned.
 func (rk *recordKeeper) takeSome(most int) (until uint64) {
-	until = records.AllTimes
+	until, rk.whole = records.AllTimes, true
 	for d := range rk.s.settled() {
 		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
@@ -181,6 +192,7 @@ func (rk *recordKeeper) takeSome(most int) (until uint64) {
 			if n == most {
 				until = min(until, last)
 			}
+			rk.whole = rk.whole && r.Whole()
 			return err
 		})
 	}
@@ -268,8 +280,9 @@ func (rk *recordKeeper) handOn(until uint64) int {
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), domain: w.domain, ended: w.time}
-		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
+		at := now.Add(-age)
+		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(at), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), domain: w.domain, ended: w.time}
+		if by := w.domain.recorder.writers.Whose(w.thread, at); by != nil {
 			r.PID, r.TID, r.Comm, r.halts = by.PID, by.TID, by.Comm(now), by.Halts
 		}
 		rk.deliver(w.kp, r)
