@@ -147,6 +147,8 @@ type recordKeeper struct {
 	clockBegan    time.Time
 	clockTicks    uint64
 	lastRecord    time.Time // of the records that were handed on
+	handed        time.Time // all records up to then were handed on
+	whole         bool      // the last takeSome came to the end of all rings
 	faultsNoted   time.Time
 }
 
@@ -156,24 +158,33 @@ type recordKeeper struct {
 // Another ring may get records while one is read. So records that are newer than this
 // reading are kept for the next one, which finds all older ones.
 func (rk *recordKeeper) drain() int {
-	now := host.Ticks()
+	began, now := time.Now(), host.Ticks()
 	until := rk.takeSome(turn)
 	if until == records.AllTimes || records.Later(until, now) || rk.taken.Size() > mostTaken {
 		until = now
 	}
+	defer rk.noteHanded(began)
 	return rk.handOn(until)
 }
 
 // drainAll is drain of all that is there.
 func (rk *recordKeeper) drainAll() {
+	defer rk.noteHanded(time.Now())
 	rk.takeSome(math.MaxInt)
 	rk.handOn(records.AllTimes)
+}
+
+// noteHanded is called behind a drain that began at began. In a ring that was not read to its end there may be older records, behind one that is not complete.
+func (rk *recordKeeper) noteHanded(began time.Time) {
+	if rk.whole && !rk.draining {
+		rk.handed = began
+	}
 }
 
 // takeSome takes at most so many records from each ring. No more records exist from
 // before the time that is returned.
 func (rk *recordKeeper) takeSome(most int) (until uint64) {
-	until = records.AllTimes
+	until, rk.whole = records.AllTimes, true
 	for d := range rk.s.settled() {
 		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
@@ -181,6 +192,7 @@ func (rk *recordKeeper) takeSome(most int) (until uint64) {
 			if n == most {
 				until = min(until, last)
 			}
+			rk.whole = rk.whole && r.Whole()
 			return err
 		})
 	}
@@ -254,13 +266,13 @@ func (rk *recordKeeper) handOn(until uint64) int {
 	rk.draining = true
 	defer func() { rk.draining = false }()
 	all := rk.taken.Take(until)
-	clock := rk.clock()
-	rk.knowThreads(all, clock)
+	timeOf := rk.times()
+	rk.knowThreads(all, timeOf)
 	now := time.Now()
 	for _, w := range all {
-		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		at := timeOf(w.time)
 		if w.by != nil {
-			w.by.Payload, w.by.Time = w.payload, rk.inOrder(now.Add(-age))
+			w.by.Payload, w.by.Time = w.payload, rk.inOrder(at)
 			rk.deliver(w.kp, w.by)
 			continue
 		}
@@ -268,8 +280,8 @@ func (rk *recordKeeper) handOn(until uint64) int {
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), domain: w.domain, ended: w.time}
-		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
+		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(at), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign(), domain: w.domain, ended: w.time}
+		if by := w.domain.recorder.writers.Whose(w.thread, at); by != nil {
 			r.PID, r.TID, r.Comm, r.halts = by.PID, by.TID, by.Comm(now), by.Halts
 		}
 		rk.deliver(w.kp, r)
@@ -287,9 +299,8 @@ func (rk *recordKeeper) inOrder(at time.Time) time.Time {
 }
 
 // knowThreads makes sure that it is known who has recorded all.
-func (rk *recordKeeper) knowThreads(all []written, clock program.Clock) {
+func (rk *recordKeeper) knowThreads(all []written, timeOf func(ticks uint64) time.Time) {
 	unknown := map[*domain]bool{}
-	now := time.Now()
 	for _, w := range all {
 		d := w.domain
 		if w.by != nil {
@@ -298,8 +309,7 @@ func (rk *recordKeeper) knowThreads(all []written, clock program.Clock) {
 		if _, seen := unknown[d]; !seen {
 			unknown[d] = !d.recorder.noteAll()
 		}
-		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
-		unknown[d] = unknown[d] || d.recorder.writers.Whose(w.thread, now.Add(-age)) == nil
+		unknown[d] = unknown[d] || d.recorder.writers.Whose(w.thread, timeOf(w.time)) == nil
 	}
 	for d, look := range unknown {
 		if look {
@@ -351,18 +361,25 @@ func moment() (now time.Time, ticks uint64) {
 
 // Elapsed is the time that so many ticks of the program helper Time take. Safe for concurrent use.
 func (s *Session) Elapsed(ticks uint64) time.Duration {
-	c := s.records.clock()
+	c, _ := s.records.clock()
 	return c.Duration(ticks)
 }
 
 // clock shows the time that tsc's results belong to. It is set by the time of day whenever
-// it is asked for, and goes as fast as it has gone since the session began.
-func (rk *recordKeeper) clock() program.Clock {
+// it is asked for, at now, and goes as fast as it has gone since the session began.
+func (rk *recordKeeper) clock() (c program.Clock, now time.Time) {
 	now, ticks := moment()
 	elapsed := now.Sub(rk.clockBegan) // by the monotonic clock
 	c, ok := program.ClockBetween(rk.clockTicks, now.UnixNano()-int64(elapsed), ticks, now.UnixNano())
 	if !ok {
 		c = program.Clock{TSC: ticks, Nanos: now.UnixNano()}
 	}
-	return c
+	return c, now
+}
+
+// times tells the time that so many ticks belong to, on both clocks of time.Time. All are told from one moment: the two clocks of a time.Now are read one
+// after the other, and who loses its processor in between has a record written too late on the one by as much, as if after its thread's end.
+func (rk *recordKeeper) times() func(ticks uint64) time.Time {
+	clock, now := rk.clock()
+	return func(ticks uint64) time.Time { return now.Add(time.Duration(clock.UnixNano(ticks) - now.UnixNano())) }
 }

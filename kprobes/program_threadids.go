@@ -25,7 +25,7 @@ func (rc *recorder) note(th *ptrace.Thread) {
 	}
 	now := time.Now()
 	th.Name().Known(now) // later there may be none
-	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Name().At, Halts: th.Halts(), Storage: base, From: th.Born}, now)
+	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Name().At, Halts: th.Halts(), Storage: base, From: th.Born}, rc.d.session.records.handed)
 }
 
 // noteAll notes the threads that are stopped, and reports whether all are known that might be
@@ -75,7 +75,7 @@ func (rc *recorder) noteExec(p *ptrace.Process) {
 			comm := func(now time.Time) string { // it had its maker's, unless it gave itself another
 				return cmp.Or(was.At(now), parent.Comm(now))
 			}
-			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
+			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, rc.d.session.records.handed)
 		}
 	}
 }

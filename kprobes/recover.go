@@ -93,14 +93,19 @@ func GuardianMain() {
 	os.Exit(0)
 }
 
-// startGuardian sees to it that there is one. It has been told all facts before.
+// startGuardian sees to it that there is one, and waits until it is executed: it runs on then when we are killed, and so is there before the first
+// change of the target. It has been told all facts before.
 func (tg *target) startGuardian() {
-	guardian.Start(func(err error) {
+	ready := guardian.Start(func(err error) {
 		_ = tg.s.do(func() error {
 			tg.s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)
 			return nil
 		})
 	})
+	select {
+	case <-ready:
+	case <-tg.s.life.Done():
+	}
 }
 
 // endGuardian is called by the tracer's thread when it lets nothing go any more by its end.

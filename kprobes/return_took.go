@@ -53,7 +53,7 @@ func (s *Session) Took(r *HitRecord, ticks uint64) Took {
 
 func (s *Session) took(lasted uint64, in halts.Sum) (ticks uint64, t Took) {
 	r := s.tracer.Latencies().Took(lasted, in)
-	clock := s.records.clock()
+	clock, _ := s.records.clock()
 	return r.Max, Took{Time: clock.Duration(r.Max), Stops: in.Halts, Min: clock.Duration(r.Min)}
 }
 

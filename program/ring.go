@@ -64,6 +64,7 @@ var ErrRing = errors.New("the ring of records is damaged")
 // RingReader reads a ring, while programs in other processes write. There is one for
 // a ring, and it is used by one goroutine at a time.
 type RingReader struct {
+	short   bool // the last read did not come to the end
 	mem     []uint64
 	size    uint64
 	tail    uint64
@@ -91,7 +92,9 @@ func (r *RingReader) Read(f func(Record)) (n int, err error) { return r.ReadSome
 
 // ReadSome is Read of at most so many records.
 func (r *RingReader) ReadSome(most int, f func(Record)) (n int, err error) {
-	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail && n < most; { // later records are for the next time
+	head := atomic.LoadUint64(&r.mem[RingHead/8]) // later records are for the next time
+	defer func() { r.short = err == nil && head != r.tail }()
+	for head != r.tail && n < most {
 		h, err := r.header(head)
 		if err != nil {
 			return n, err
@@ -103,6 +106,9 @@ func (r *RingReader) ReadSome(most int, f func(Record)) (n int, err error) {
 	}
 	return n, nil
 }
+
+// Whole tells whether the last Read or ReadSome came to the end of all that was reserved when it began.
+func (r *RingReader) Whole() bool { return !r.short }
 
 // Unread is the bytes that are reserved and not read: after Read, those from the first
 // record that is not complete on.

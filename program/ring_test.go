@@ -214,3 +214,26 @@ func TestManyWritersAndAReader(t *testing.T) {
 		}
 	}
 }
+
+// TestAReadThatEndsEarlySaysSo: in front of a record that is not complete, and behind so many as it was to read.
+func TestAReadThatEndsEarlySaysSo(t *testing.T) {
+	m, mem, r := newRing(t, MinRingSize)
+	for range 3 {
+		put(m, mem, 1, 8, 1)
+	}
+	for _, want := range []bool{false, true} {
+		if n, err := r.ReadSome(2, func(Record) {}); err != nil || r.Whole() != want {
+			t.Errorf("%d records, %v; read to the end: %t, want %t", n, err, r.Whole(), want)
+		}
+	}
+	at := mem[RingHead/8]
+	put(m, mem, 1, 8, 1)
+	mem[(RingData+at)/8] ^= StateDone ^ StateBusy
+	if n, err := r.Read(func(Record) {}); n != 0 || err != nil || r.Whole() {
+		t.Errorf("one that is not complete: %d records, %v; read to the end: %t", n, err, r.Whole())
+	}
+	mem[(RingData+at)/8] ^= StateDone ^ StateBusy
+	if n, err := r.Read(func(Record) {}); n != 1 || err != nil || !r.Whole() {
+		t.Errorf("complete: %d records, %v; read to the end: %t", n, err, r.Whole())
+	}
+}

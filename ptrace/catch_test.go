@@ -87,10 +87,14 @@ func TestAProcessIsCaughtWhenItsTracerDies(t *testing.T) {
 					return p.Space.Freeze(func(*Frozen) error {
 						for _, tid := range tids(t, prog.PID()) {
 							st, err := procfs.ReadStat(prog.PID(), tid)
-							if err != nil {
-								continue // it has ended
+							status, statusErr := procfs.ReadStatus(prog.PID(), tid)
+							if err = errors.Join(err, statusErr); err != nil {
+								if !procfs.Gone(err) || p.threads[tid] != nil {
+									t.Errorf("thread %d: %v", tid, err)
+								}
+								continue // it has ended: those of the kernel's own do so at any moment
 							}
-							tracer := must2(procfs.ReadStatus(prog.PID(), tid)).TracerPid
+							tracer := status.TracerPid
 							if ours := tracer == tr.tid; ours == st.Worker() || tracer != 0 && !ours {
 								t.Errorf("thread %d is traced by %d, we are %d; the kernel's own: %v", tid, tracer, tr.tid, st.Worker())
 							}

@@ -137,6 +137,7 @@ func TestWhoIsHeldBackIsUnblockedWhenItIsReleased(t *testing.T) {
 	}{{alone, alone, false}, {nearlyAll, nearlyAll &^ forced, true}, {0, 0, false}} {
 		k := masksKeeper{keeper{copied: map[int]*Space{}}, false, map[*Thread][2]Sigset{}}
 		prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+		prog.Do("go 1", "went") // until it runs code of its own, a new thread blocks all signals: it would be unblocked, too
 		tr, p := attachKeeper(t, k, prog.PID())
 		whileHeld(t, tr, func() {}, func() error {
 			return p.Space.Freeze(func(*Frozen) error {

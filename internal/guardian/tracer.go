@@ -34,6 +34,7 @@ var (
 	}
 	current  *os.Process // nil: none is started
 	starting bool
+	launched chan struct{} // closed when the one that was started last runs, or none can
 	restarts int
 	started  time.Time
 )
@@ -169,20 +170,27 @@ const (
 )
 
 // Start sees to it that there is a guardian, soon. It does not wait; warn is called, on a goroutine of its own, if there
-// can be none.
-func Start(warn func(error)) {
+// can be none. The channel is closed when there is one that outlives us, whatever kills us and our process group, or there can be
+// none: what is done to a target before that is left there if we are killed.
+func Start(warn func(error)) (ready <-chan struct{}) {
 	mu.Lock()
 	defer mu.Unlock()
-	if !opted.Load() || starting || current != nil {
-		return
-	}
-	if open(); failed != nil {
+	switch {
+	case starting || current != nil:
+		return launched
+	case !opted.Load():
+	default:
+		if open(); failed == nil {
+			starting, launched = true, make(chan struct{})
+			go keep(warn)
+			return launched
+		}
 		err := failed
 		go warn(err)
-		return
 	}
-	starting = true
-	go keep(warn)
+	none := make(chan struct{})
+	close(none)
+	return none
 }
 
 // keep starts a guardian, waits for its end, and starts another one.
@@ -191,6 +199,7 @@ func keep(warn func(error)) {
 		p, err := launch()
 		mu.Lock()
 		current, starting = p, false
+		close(launched)
 		if err != nil {
 			current, failed = nil, err
 			mu.Unlock()
@@ -212,7 +221,7 @@ func keep(warn func(error)) {
 			warn(failed)
 			return
 		}
-		starting = true
+		starting, launched = true, make(chan struct{})
 		mu.Unlock()
 	}
 }

@@ -134,3 +134,30 @@ func TestPastWritersAreForgottenWhenThereAreMany(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 }
+
+// TestWritersAreKnownUntilTheirRecordsAreHandedOn, however long that takes.
+func TestWritersAreKnownUntilTheirRecordsAreHandedOn(t *testing.T) {
+	var w Writers
+	one := func(i int, handed time.Time) {
+		w.Note(&Writer{PID: 1, TID: 2 + i, Storage: 5, From: at(100 * i)}, handed)
+		w.End(2+i, at(100*i+50))
+	}
+	for i := range most / 2 {
+		one(i, time.Time{})
+	}
+	for i := range most / 2 {
+		if o := w.Whose(5, at(100*i+10)); o == nil || o.TID != 2+i {
+			t.Fatalf("whose record %d is, is not known", i)
+		}
+	}
+	one(most/2, at(50*most))
+	if n := len(w.byStorage[5]); n > many {
+		t.Errorf("all records are handed on, and %d are kept", n)
+	}
+	for i := range 2 * most {
+		one(most+i, time.Time{})
+	}
+	if n := len(w.byStorage[5]); n > most+1 {
+		t.Errorf("no records are handed on, and %d are kept", n)
+	}
+}

@@ -26,9 +26,10 @@ type Writers struct {
 	present   map[int]*Writer      // by TID
 }
 
-// Past writers of one storage are forgotten when there are many, and their records have been handed on.
+// Past writers of one storage are forgotten when there are many, and their records have been handed on; of very many the oldest, whatever waits.
 const (
 	many = 32
+	most = 4096
 	past = time.Second
 )
 
@@ -45,23 +46,29 @@ func (w *Writers) Whose(storage uint64, at time.Time) *Writer {
 // Present is the thread with a TID that has its storage still, nil if that is not known.
 func (w *Writers) Present(tid int) *Writer { return w.present[tid] }
 
-// Note adds one that is present.
-func (w *Writers) Note(o *Writer, now time.Time) {
+// Note adds one that is present. All records up to handed have been handed on.
+func (w *Writers) Note(o *Writer, handed time.Time) {
 	if w.present == nil {
 		w.present = map[int]*Writer{}
 	}
 	w.present[o.TID] = o
-	w.Enter(o, now)
+	w.Enter(o, handed)
 }
 
-// Enter adds one that is not, or not under its own TID.
-func (w *Writers) Enter(o *Writer, now time.Time) {
+// Enter adds one that is not, or not under its own TID. All records up to handed have been handed on: however late that is, nobody is forgotten
+// before, since its records would be taken for another's.
+func (w *Writers) Enter(o *Writer, handed time.Time) {
 	if w.byStorage == nil {
 		w.byStorage = map[uint64][]*Writer{}
 	}
 	all := w.byStorage[o.Storage]
 	if len(all) > many {
-		all = slices.DeleteFunc(all, func(o *Writer) bool { return !o.Until.IsZero() && now.Sub(o.Until) > past })
+		all = slices.DeleteFunc(all, func(o *Writer) bool { return !o.Until.IsZero() && handed.Sub(o.Until) > past })
+	}
+	if len(all) > most {
+		if i := slices.IndexFunc(all, func(o *Writer) bool { return !o.Until.IsZero() }); i >= 0 {
+			all = slices.Delete(all, i, i+1)
+		}
 	}
 	i, _ := slices.BinarySearchFunc(all, o.From, func(o *Writer, t time.Time) int { return o.From.Compare(t) })
 	w.byStorage[o.Storage] = slices.Insert(all, i, o)
