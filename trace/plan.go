@@ -221,9 +221,12 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
 			at = arch.Addr(ip)
-		} else if all := argumentsFrom(c.params, s, s); len(all) > 0 {
+		} else {
+			all := argumentsFrom(c.params, s, s)
 			n := len(all) - c.locals
-			h.Args, h.Locals = all[:n:n], all[n:]
+			if h.Args = all[:n:n]; pt.probe.want.locals {
+				h.Locals = all[n:]
+			}
 		}
 		h.Args = pt.withFetched(h.Args, pt.fetch, fetched)
 		if pt.probe.want.regs {

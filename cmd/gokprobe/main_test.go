@@ -210,6 +210,7 @@ type hitLine struct {
 	Symbol string          `json:"symbol"`
 	Module string          `json:"module"`
 	Args   json.RawMessage `json:"args"`
+	Locals json.RawMessage `json:"locals"`
 
 	Ret      *int64          `json:"ret"` // of a kretprobe
 	Duration *int64          `json:"duration_ns"`

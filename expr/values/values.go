@@ -109,7 +109,7 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 // Check finds mistakes in a wish before there is a process. What only the process tells
 // is believed.
 func (w Wish) Check() error {
-	_, err := w.parse(arg.Scope{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
+	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
 		return nil
