@@ -65,7 +65,7 @@ func Locals() Want { return func(w *wanted) { w.locals = true } }
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string".
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
 
-// If wants hits that meet a filter of the kernel's, over Fetch's names, comm and common_pid; with Args over parameters too, of returns
+// If wants hits that meet a filter of the kernel's, over Fetch's names, comm and common_pid; with Args or Locals over parameters and variables too, of returns
 // over ret and duration_ns. Other hits are not counted. The target filters by itself as far as it can.
 func If(filter string) Want { return func(w *wanted) { w.filter = filter } }
 
@@ -142,7 +142,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args, Inside: true, Return: atReturn}
+	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}

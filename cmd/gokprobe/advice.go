@@ -26,7 +26,7 @@ var advice = map[string]string{
 	"BAD_VAR":           "write $arg1, $arg2 …, $retval, $stack, $stack0 …, or $comm",
 	"DEREF_NEED_BRACE":  "the memory at an address is written +OFFSET(ADDRESS): +8($arg1)",
 	"DEREF_OPEN_BRACE":  "close the bracket: +8($arg1)",
-	"FIELD_NOT_FOUND":   "a filter compares -arg's names, comm and common_pid; with -args parameters; at returns duration_ns, and ret if it is a whole number",
+	"FIELD_NOT_FOUND":   "a filter compares -arg's names, comm and common_pid; with -args parameters, with -locals at a line also local variables; at returns duration_ns, and ret if it is a whole number",
 	"NOFENTRY_ARGS":     "$arg1 … exist at a function's first instruction only; name registers: %di",
 	"NOSUP_BTFARG":      "names are known where debug information has them; name registers: %di",
 	"NOSUP_DAT_ARG":     "no type has the whole value: name a member of a pointer's structure, NAME->MEMBER, a type, NAME:x64, or use -args",

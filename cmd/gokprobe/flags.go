@@ -62,7 +62,7 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
-		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with returns over ret and duration_ns"},
+		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
 		&cli.BoolFlag{Name: "count", Usage: "print no hits, only how often each probe was hit: at the end, on stdout, the twenty that were hit most"},

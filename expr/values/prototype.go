@@ -45,7 +45,13 @@ func surroundings(table *symbols.Table, at arch.Addr) (arg.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &prototype{abi: ABIOf(table, at), isInside: true, params: slices.Concat(seen.Locals, seen.Params)}, nil // a local variable may hide a parameter
+	all := seen.Locals
+	for _, p := range seen.Params { // which a local variable may hide
+		if !slices.ContainsFunc(seen.Locals, func(l symbols.Param) bool { return l.Name == p.Name }) {
+			all = append(all, p)
+		}
+	}
+	return &prototype{abi: ABIOf(table, at), isInside: true, params: all}, nil
 }
 
 // Params implements arg.Function.
