@@ -171,6 +171,9 @@ func (p *place) chosen(c *Call) (d fault.Decision, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.armed {
+		if f.cut && p.decision.isCounted {
+			p.late.Add(1)
+		}
 		return d, false
 	}
 	if !p.decision.isCounted {

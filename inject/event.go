@@ -179,6 +179,7 @@ func (p *place) count(out *PlaceStats) {
 	default:
 		out.Calls, out.Misses = p.kp.Hits(), p.kp.Misses()
 	}
+	out.Misses[kprobes.MissEnded] += p.late.Load()
 	out.Missed = out.Misses.Sum()
 }
 

@@ -28,6 +28,7 @@ type Fault struct {
 	// The rest is guarded by mu.
 	mu       sync.Mutex
 	armed    bool
+	cut      bool        // it has ended while calls could still fail: those that the target has chosen by then are missed if they come later
 	expiry   *time.Timer // of Attr.For
 	unwatch  func()      // of threads and processes
 	eligible uint64      // as far as the tracer counts them
@@ -117,10 +118,10 @@ func (f *Fault) switchTo(on bool) {
 	}
 	if on && !f.shares() {
 		if left := f.startTime(); f.rule.Attr.For > 0 {
-			f.expiry = time.AfterFunc(left, f.end)
+			f.expiry = time.AfterFunc(left, f.expire)
 		}
 	}
-	f.armed = on
+	f.armed, f.cut = on, f.cut && !on
 	f.watch(on)
 }
 
@@ -170,11 +171,23 @@ func (f *Fault) followArmed(ctx context.Context) error {
 // isNeeded reports whether the probes must be armed. They are off while a shared Decider lets no call fail.
 func (f *Fault) isNeeded() bool { return f.Armed() && !(f.shares() && f.decider.isDone()) }
 
-// end disarms the fault when no further call can fail, so that calls cost nothing any more. If the time is over just when a
-// call uses up the last of Times, it ends the fault once.
-func (f *Fault) end() { f.endArmed() }
+// expire ends the fault when its time is over. If that is just when a call uses up the last of Times, it is ended once.
+func (f *Fault) expire() {
+	f.mu.Lock()
+	f.cut = f.cut || f.armed
+	f.mu.Unlock()
+	f.endArmed()
+}
 
-// endArmed is end, and reports whether the fault was armed before.
+// cutOff disarms the fault, whatever calls could still fail.
+func (f *Fault) cutOff() {
+	f.mu.Lock()
+	f.cut = f.cut || f.armed
+	f.switchTo(false)
+	f.mu.Unlock()
+}
+
+// endArmed disarms the fault when no further call can fail, so that calls cost nothing any more, and reports whether it was armed before.
 func (f *Fault) endArmed() (ends bool) {
 	f.mu.Lock()
 	ends = f.armed
@@ -279,9 +292,7 @@ func (f *Fault) enable(ctx context.Context, on bool) error {
 
 // unregister unregisters the probes. It stores their status before, and their final counts when no handler runs any more.
 func (f *Fault) unregister() error {
-	f.mu.Lock()
-	f.switchTo(false)
-	f.mu.Unlock()
+	f.cutOff()
 	f.waits.Remove() // first, lest more come
 	for _, p := range f.places.All() {
 		p.look()

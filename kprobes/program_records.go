@@ -148,7 +148,6 @@ type recordKeeper struct {
 	clockTicks    uint64
 	lastRecord    time.Time // of the records that were handed on
 	handed        time.Time // all records up to then were handed on
-	whole         bool      // the last takeSome came to the end of all rings
 	faultsNoted   time.Time
 }
 
@@ -159,32 +158,33 @@ type recordKeeper struct {
 // reading are kept for the next one, which finds all older ones.
 func (rk *recordKeeper) drain() int {
 	began, now := time.Now(), host.Ticks()
-	until := rk.takeSome(turn)
+	until, whole := rk.takeSome(turn)
 	if until == records.AllTimes || records.Later(until, now) || rk.taken.Size() > mostTaken {
 		until = now
 	}
-	defer rk.noteHanded(began)
+	defer rk.noteHanded(began, whole)
 	return rk.handOn(until)
 }
 
 // drainAll is drain of all that is there.
 func (rk *recordKeeper) drainAll() {
-	defer rk.noteHanded(time.Now())
-	rk.takeSome(math.MaxInt)
+	began := time.Now()
+	_, whole := rk.takeSome(math.MaxInt)
+	defer rk.noteHanded(began, whole)
 	rk.handOn(records.AllTimes)
 }
 
 // noteHanded is called behind a drain that began at began. In a ring that was not read to its end there may be older records, behind one that is not complete.
-func (rk *recordKeeper) noteHanded(began time.Time) {
-	if rk.whole && !rk.draining {
+func (rk *recordKeeper) noteHanded(began time.Time, whole bool) {
+	if whole && !rk.draining {
 		rk.handed = began
 	}
 }
 
 // takeSome takes at most so many records from each ring. No more records exist from
-// before the time that is returned.
-func (rk *recordKeeper) takeSome(most int) (until uint64) {
-	until, rk.whole = records.AllTimes, true
+// before the time that is returned. whole says that all rings were read to their ends.
+func (rk *recordKeeper) takeSome(most int) (until uint64, whole bool) {
+	until, whole = records.AllTimes, true
 	for d := range rk.s.settled() {
 		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
@@ -192,11 +192,11 @@ func (rk *recordKeeper) takeSome(most int) (until uint64) {
 			if n == most {
 				until = min(until, last)
 			}
-			rk.whole = rk.whole && r.Whole()
+			whole = whole && n < most && r.Whole()
 			return err
 		})
 	}
-	return until
+	return until, whole
 }
 
 // drainLast is drain when no thread is in a program of d's, and none will come. Records

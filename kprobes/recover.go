@@ -95,7 +95,7 @@ func GuardianMain() {
 
 // startGuardian sees to it that there is one, and waits until it is executed: it runs on then when we are killed, and so is there before the first
 // change of the target. It has been told all facts before.
-func (tg *target) startGuardian() {
+func (tg *target) startGuardian(ctx context.Context) {
 	ready := guardian.Start(func(err error) {
 		_ = tg.s.do(func() error {
 			tg.s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)
@@ -105,6 +105,7 @@ func (tg *target) startGuardian() {
 	select {
 	case <-ready:
 	case <-tg.s.life.Done():
+	case <-ctx.Done(): // who waits for the attach is told so in another place
 	}
 }
 

@@ -146,7 +146,7 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Ses
 		}
 		return nil, err
 	}
-	s.target.startGuardian() // nothing is patched yet
+	s.target.startGuardian(ctx) // nothing is patched yet
 	context.AfterFunc(s.life, func() {
 		defer left()
 		s.closeAlone()

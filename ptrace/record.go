@@ -38,7 +38,9 @@ func (t *Tracer) record(s Stop) *Thread {
 		case th.substitute(): // the target's
 		case th.entersHandler():
 			th.at.stop.Reason, th.at.stop.Signal, th.at.injectable = Interrupt, 0, false
-			th.takeRequestBack()
+			if th.takeRequestBack(); !th.at.errand.on {
+				th.noteMask()
+			}
 			th.noteRestart()
 		case th.singleStepped():
 			th.at.stop.Reason = SingleStep

@@ -139,6 +139,15 @@ func (d *datum) begin(p place) error {
 	if p.isUnknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
+	if first := p.parts[0]; len(p.parts) > 1 && first.size < min(d.typ.size, 8) {
+		return ErrNoPlace // even a word of it is in several places
+	} else if first.reg == "" {
+		for _, x := range p.parts {
+			if x.reg != "" || x.stack-first.stack != x.off {
+				return ErrNoPlace
+			}
+		}
+	}
 	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts
 	if p.isIndirect {
 		d.Loads = []int64{p.behind}

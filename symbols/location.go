@@ -37,6 +37,7 @@ type callee struct {
 	// isInside says that low is inside of the function, or at the beginning of an inlined call: what holds at the entry does not hold there.
 	isInside   bool
 	inPrologue bool                  // and places that hold for the whole function do not hold yet
+	isSettled  bool                  // the unwinding rules there are those behind the prologue
 	frame      frameBase             // where the frame is there, if that was looked for
 	address    func(n uint64) uint64 // number n of the unit's addresses; nil if there are none
 	// isOptimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
@@ -117,7 +118,7 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 		return c.constantOf(e, t)
 	}
 	if expr, ok := f.Val.([]byte); ok {
-		if c.inPrologue && (len(expr) == 0 || expr[0] != opAddr && expr[0] != opAddrx) {
+		if c.isInside && !c.holds(expr) {
 			return location{knowledge: saidFrame}
 		}
 		return c.evaluate(expr, t, c.isInside)
@@ -154,6 +155,21 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 	return c.evaluate(list.found, t, true)
 }
 
+// holds tells of an expression for the whole function that it holds inside of it. One that begins with a register does where the function has not
+// begun to give back its frame, and the registers that it has saved.
+func (c callee) holds(expr []byte) bool {
+	if len(expr) == 0 {
+		return false
+	}
+	switch op := uint64(expr[0]); {
+	case op == opAddr, op == opAddrx:
+		return true
+	case op >= opReg0 && op <= opRegx:
+		return !c.inPrologue && c.isSettled
+	}
+	return !c.inPrologue
+}
+
 // section returns the n bytes of b at off, and false if b is too short.
 func section(b []byte, off, n uint64) ([]byte, bool) {
 	if off > uint64(len(b)) || uint64(len(b))-off < n {
@@ -184,7 +200,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 			one.size = int64(min(x.uleb(), 1<<16))
 		}
 		if indirect {
-			if len(x.b) > 0 || off > 0 {
+			if len(x.b) > 0 || off > 0 || one.size != t.size {
 				return location{knowledge: saidOther}
 			}
 			one.size, p.isIndirect, p.behind = 8, true, l.place.behind

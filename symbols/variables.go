@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"debug/dwarf"
+	"debug/elf"
 	"fmt"
 	"slices"
 	"sort"
@@ -19,12 +20,15 @@ type Variables struct {
 	Locals []Param // those of blocks around the instruction, outer ones first; a name is that of the innermost one
 }
 
+// mostVariables bounds what is named at an instruction: of more, the first are listed.
+const mostVariables = 1000
+
 // Variables lists the variables at the instruction at a, with their places just before it is executed, as debug information tells them: in registers,
 // in the function's frame, at an address, constant. The function is the innermost one: of an inlined call, where a is in its body.
 //
-// A value is unknown where the compiler has left it nowhere at a, or tells its place in another way than these. So are, in code that was not
-// optimized, local variables at and before the line of their declaration, which has not been executed, and all that is in the frame before the
-// prologue has made that. Such code tells one place for the whole function; what the program has not stored there yet is no value of its.
+// A value is unknown where the compiler has left it nowhere at a, or tells its place in another way than these. Where it tells one place for the
+// whole function, as without optimization, that is believed behind the prologue alone, and of a local variable behind the line of its declaration.
+// What the program has not stored there yet is no value of its.
 //
 // At a function's entry, the parameters are those of Table.Params. The error is as for that.
 func (t *Table) Variables(a arch.Addr) (Variables, error) {
@@ -44,22 +48,15 @@ func (t *Table) Variables(a arch.Addr) (Variables, error) {
 	if !ok || u.isAssembly() {
 		return Variables{}, fmt.Errorf("%w: the debug information has no function of a compiler at %s", ErrNoParams, a)
 	}
-	start := v
-	if f, known := t.Function(a); known {
-		start = m.link(f.Start)
-	}
-	sc := &scope{d: d, u: u, at: callee{low: v, isInside: true}, atEntry: v == start}
-	if err := sc.read(m.img, off, start); err != nil {
+	sc := &scope{d: d, u: u, at: callee{low: v, isInside: true}, files: map[*unit][]*dwarf.LineFile{}}
+	if err := sc.read(m.img, off); err != nil {
 		return Variables{}, fmt.Errorf("%w: %w", ErrNoParams, err)
 	}
-	out := Variables{Params: sc.params, Locals: withoutHidden(sc.locals)}
+	out := Variables{Params: sc.params, Locals: sc.visible()}
 	for _, list := range [][]Param{out.Params, out.Locals} {
 		for i := range list {
-			p := &list[i]
-			p.table, p.mod, p.lang = t, m, u.lang
-			if parts := p.place.parts; len(parts) == 1 && parts[0].reg == staticPart {
-				p.place.parts = []part{{size: 8, reg: constantPart, stack: int64(m.addr(uint64(parts[0].stack)))}}
-			}
+			list[i].table, list[i].mod, list[i].lang = t, m, u.lang
+			list[i].place = list[i].place.loaded(m)
 		}
 	}
 	if sc.atEntry {
@@ -68,152 +65,254 @@ func (t *Table) Variables(a arch.Addr) (Variables, error) {
 	return out, err
 }
 
+// loaded is a place in the process: m tells where what is at an address of the file's is mapped. Linkers leave other addresses for data that they have discarded.
+func (p place) loaded(m *Module) place {
+	if len(p.parts) != 1 || p.parts[0].reg != staticPart {
+		return p
+	}
+	v := uint64(p.parts[0].stack)
+	for _, s := range m.img.f.Sections {
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&(elf.SHF_EXECINSTR|elf.SHF_TLS) == 0 && s.Addr != 0 && v >= s.Addr && v < s.Addr+s.Size {
+			p.parts = []part{{size: 8, reg: constantPart, stack: int64(m.addr(v))}}
+			return p
+		}
+	}
+	return place{isUnknown: true}
+}
+
 // scope is the search for what is named at an instruction.
 type scope struct {
 	d       *dwarfData
 	u       *unit
 	at      callee
 	atEntry bool   // of the function that is not inlined
-	file    string // of the instruction, and its line
+	file    string // of the instruction, empty if it is unknown, and its line
 	line    int
+	files   map[*unit][]*dwarf.LineFile
 
-	params, locals []Param
-	err            error
+	types  *typeReader
+	params []Param
+	locals []local
+	isDone bool // what is around the innermost inlined call is no concern
 }
 
-// read reads the function at off, whose code img has from start on.
-func (sc *scope) read(img *image, off dwarf.Offset, start uint64) error {
-	d := sc.d
-	e := d.entryAt(off)
+// local is a variable, in so many blocks.
+type local struct {
+	Param
+	depth int
+}
+
+// read reads the function at off, whose code img has.
+func (sc *scope) read(img *image, off dwarf.Offset) error {
+	d, x := sc.d, sc.d.entriesAt(off)
+	e := x.next()
 	if e == nil {
 		return fmt.Errorf("the debug information ends at %#x", off)
 	}
-	made := d.behindPrologue(sc.u, start)
-	sc.at.inPrologue = sc.at.low >= start && sc.at.low < made
-	base, _ := attr(d.origins(e), dwarf.AttrFrameBase).([]byte)
-	sc.at.frame = frameAt(base, img.row(sc.at.low), img.row(made))
-	sc.file, sc.line = d.lineAt(sc.u, sc.at.low)
-	if start, ok := sc.u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
-		sc.at.address = (&locationList{d: d, addr: start}).address
+	ranges, err := x.ranges(e)
+	if err != nil || len(ranges) == 0 {
+		return fmt.Errorf("the debug information does not tell where the function at %#x is", off)
+	}
+	start, _ := entryPC(e, ranges[0][0])
+	if start == 0 {
+		start = ranges[0][0]
+	}
+	if sc.atEntry = sc.at.low == start; sc.atEntry {
+		sc.at.inPrologue = true // nothing but what is certain there
+	} else {
+		sc.place(img, e, start, ranges)
+	}
+	if first, ok := sc.u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
+		sc.at.address = (&locationList{d: d, addr: first}).address
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
-	sc.block(off, 0)
-	return sc.err
+	sc.types = &typeReader{d: d, cache: d.types, lang: sc.u.lang}
+	if sc.block(x, e, 0); sc.types.err != nil {
+		return sc.types.err
+	}
+	return x.err
 }
 
-// block reads what a function, an inlined call or a block declares, and those around the instruction in it.
-func (sc *scope) block(off dwarf.Offset, depth int) {
-	const deepest = 64
-	x := sc.d.entriesAt(off)
-	e := x.next()
-	if e == nil || depth > deepest {
-		return
+// place finds out what holds at an instruction behind the first one of the function e, which begins at start.
+func (sc *scope) place(img *image, e *dwarf.Entry, start uint64, ranges [][2]uint64) {
+	d := sc.d
+	made, known := uint64(0), false
+	for _, rg := range ranges {
+		if rg[0] <= start && start < rg[1] {
+			made, known = d.behindPrologue(sc.u, start, rg[1])
+			sc.at.inPrologue = !known || sc.at.low >= start && sc.at.low < made
+		}
 	}
-	if e.Tag == dwarf.TagInlinedSubroutine {
-		sc.params, sc.locals = nil, nil
+	sc.file, sc.line, _ = lineAt(d, sc.u, sc.at.low)
+	row, then := img.row(sc.at.low), (*unwindRow)(nil)
+	if known {
+		then = img.row(made)
 	}
-	r := &typeReader{d: sc.d, cache: sc.d.types, lang: sc.u.lang}
-	var inner dwarf.Offset
-	x.children(e, func(c *dwarf.Entry) {
+	sc.at.isSettled = row != nil && then != nil && row.cfa.Rule == frame.RuleCFA && then.cfa.Rule == frame.RuleCFA && row.cfa.Reg == then.cfa.Reg && row.cfa.Offset == then.cfa.Offset
+	base, _ := attr(d.origins(e), dwarf.AttrFrameBase).([]byte)
+	sc.at.frame = frameAt(base, row, sc.at.isSettled)
+}
+
+// block reads what e declares, which x has just read: a function, an inlined call or a block; and those around the instruction in it. It tells
+// whether something of that was found to cover the instruction, other than e.
+func (sc *scope) block(x *dies, e *dwarf.Entry, depth int) (covers bool) {
+	if !e.Children {
+		return false
+	}
+	since := len(sc.locals)
+	for {
+		c := x.next()
+		if c == nil || c.Tag == 0 {
+			return covers
+		}
 		switch c.Tag {
 		case dwarf.TagFormalParameter:
-			if result, _ := c.Val(dwarf.AttrVarParam).(bool); !result {
-				sc.params = sc.add(r, sc.params, c)
-			} else if name, _ := c.Val(dwarf.AttrName).(string); !strings.HasPrefix(name, "~") { // a result of Go's, which has a name
-				sc.locals = sc.add(r, sc.locals, c)
-			}
+			sc.param(c, depth, since)
 		case dwarf.TagVariable:
-			sc.locals = sc.add(r, sc.locals, c)
+			sc.local(c, depth, since)
 		case dwarf.TagLexDwarfBlock, dwarf.TagInlinedSubroutine:
-			if inner == 0 && !(c.Tag == dwarf.TagInlinedSubroutine && sc.atEntry) && x.holds(c, sc.at.low) {
-				inner = c.Offset
+			if !(c.Tag == dwarf.TagInlinedSubroutine && sc.atEntry) && depth < mostNested && x.covers(c, sc.at.low) {
+				covers = sc.inner(x, c, depth+1) || covers
+				if sc.isDone || x.err != nil {
+					return covers
+				}
+				continue // its children have been read
 			}
 		}
-	})
-	if sc.err = r.err; sc.err == nil {
-		sc.err = x.err
-	}
-	if inner != 0 && sc.err == nil {
-		sc.block(inner, depth+1)
+		x.skip(c)
 	}
 }
 
-// holds tells whether the code of e contains v.
-func (x *dies) holds(e *dwarf.Entry, v uint64) bool {
+// mostNested bounds the depth of blocks.
+const mostNested = 64
+
+// inner is block for e in another block. Of a block without an address nothing is taken, unless something in it covers the instruction.
+func (sc *scope) inner(x *dies, e *dwarf.Entry, depth int) (covers bool) {
 	ranges, err := x.ranges(e)
-	return err == nil && slices.ContainsFunc(ranges, func(rg [2]uint64) bool { return rg[0] <= v && v < rg[1] })
+	covers = err == nil && len(ranges) > 0
+	if e.Tag == dwarf.TagInlinedSubroutine {
+		sc.params, sc.locals = nil, nil
+		sc.block(x, e, depth)
+		sc.isDone = true
+		return true
+	}
+	before := len(sc.locals)
+	if covers = sc.block(x, e, depth) || covers; !covers {
+		sc.locals = sc.locals[:before]
+	}
+	return covers
 }
 
-// add appends what e declares, which has to have a name.
-func (sc *scope) add(r *typeReader, list []Param, e *dwarf.Entry) []Param {
-	p, origins := r.param(e)
-	if declared, _ := attr(origins, dwarf.AttrDeclaration).(bool); declared || p.Name == "" || p.Name == "_" {
-		return list
+// param adds a parameter, or a result of Go's, which is a local variable if it has a name. since is where the locals of its block begin.
+func (sc *scope) param(e *dwarf.Entry, depth, since int) {
+	if result, _ := e.Val(dwarf.AttrVarParam).(bool); result {
+		if name, _ := e.Val(dwarf.AttrName).(string); !strings.HasPrefix(name, "~") {
+			sc.local(e, depth, since)
+		}
+		return
 	}
-	if artificial, _ := attr(origins, dwarf.AttrArtificial).(bool); artificial && e.Tag == dwarf.TagVariable {
-		return list // such as __func__
+	p, ok := sc.variable(e)
+	if n := len(sc.params); !ok || n == mostVariables || n > 0 && sc.isSplit(&sc.params[n-1], &p) {
+		return
 	}
-	// Go describes a variable that it has split twice, one after the other.
-	if n := len(list); n > 0 && sc.u.lang == langGo && list[n-1].Name == p.Name {
-		return list
+	sc.params = append(sc.params, p)
+}
+
+func (sc *scope) local(e *dwarf.Entry, depth, since int) {
+	p, ok := sc.variable(e)
+	if n := len(sc.locals); !ok || n == mostVariables || n > since && sc.isSplit(&sc.locals[n-1].Param, &p) {
+		return
 	}
-	l := sc.d.locate(sc.u, sc.at, e, p.typ)
-	if p.place = l.place; l.knowledge != saidPlace || e.Tag == dwarf.TagVariable && sc.isBefore(e, l.place) {
+	if p.place.isKnown(p.typ) && e.Tag == dwarf.TagVariable && sc.isBefore(e, p.place) {
 		p.place = place{isUnknown: true}
 	}
-	return append(list, p)
+	sc.locals = append(sc.locals, local{p, depth})
 }
 
-// isBefore tells of a local variable of code that was not optimized that its declaration has not been executed yet, by the lines. One that is
-// always at the same address is there all the time.
+// isSplit tells of two variables, one behind the other in one block, that they are one: Go describes a variable that it has split twice.
+func (sc *scope) isSplit(before, p *Param) bool { return sc.u.lang == langGo && before.Name == p.Name }
+
+// variable reads what e declares. ok is false for what has no name, or is no variable of the program's.
+func (sc *scope) variable(e *dwarf.Entry) (p Param, ok bool) {
+	p, origins := sc.types.param(e)
+	if declared, _ := attr(origins, dwarf.AttrDeclaration).(bool); declared || p.Name == "" || p.Name == "_" {
+		return p, false
+	}
+	if artificial, _ := attr(origins, dwarf.AttrArtificial).(bool); artificial && e.Tag == dwarf.TagVariable {
+		return p, false // such as __func__
+	}
+	l := sc.d.locate(sc.u, sc.at, e, p.typ)
+	if p.place = l.place; l.knowledge != saidPlace {
+		p.place = place{isUnknown: true}
+	}
+	return p, true
+}
+
+// isBefore tells of a local variable that has one place all the time that its declaration has not been executed yet, by the lines, or that they do not tell. One that
+// is always at the same address is there from the beginning.
 func (sc *scope) isBefore(e *dwarf.Entry, p place) bool {
 	if _, whole := e.Val(dwarf.AttrLocation).([]byte); !whole || len(p.parts) == 1 && p.parts[0].reg == staticPart {
 		return false
 	}
-	file, line := sc.d.declared(e.Offset)
-	if origins := sc.d.origins(e); attr(origins, dwarf.AttrDeclFile) == nil { // Go's are in the function's file
-		n, _ := attr(origins, dwarf.AttrDeclLine).(int64)
-		file, line = sc.file, int(n)
+	file, line := sc.file, int64(0) // Go's are in the function's file
+	for _, o := range sc.d.origins(e) {
+		if n, ok := o.Val(dwarf.AttrDeclLine).(int64); ok && line == 0 {
+			line = n
+		}
+		if n, ok := o.Val(dwarf.AttrDeclFile).(int64); ok {
+			file = sc.fileOf(o.Offset, n)
+			break
+		}
 	}
-	return file == "" || file == sc.file && line >= sc.line
+	return file == "" || sc.file == "" || line == 0 || file == sc.file && int(line) >= sc.line
 }
 
-// withoutHidden leaves the innermost of variables of one name.
-func withoutHidden(list []Param) (out []Param) {
-	for i, p := range list {
-		if !slices.ContainsFunc(list[i+1:], func(q Param) bool { return q.Name == p.Name }) {
-			out = append(out, p)
+// fileOf is number n of the files of the unit that has the entry at off, empty if it is unknown.
+func (sc *scope) fileOf(off dwarf.Offset, n int64) string {
+	i := sort.Search(len(sc.d.units), func(i int) bool { return sc.d.units[i].off > off }) - 1
+	if i < 0 {
+		return ""
+	}
+	u := sc.d.units[i]
+	files, read := sc.files[u]
+	if !read {
+		if lr := sc.d.lineReader(u); sc.d.lineTable(u) != nil && lr != nil {
+			files = lr.Files()
+		}
+		sc.files[u] = files
+	}
+	if n < 0 || n >= int64(len(files)) || files[n] == nil {
+		return ""
+	}
+	return files[n].Name
+}
+
+// visible lists the locals, outer ones first, without those that inner ones hide. Where Go has moved a variable to the heap its name begins with &.
+func (sc *scope) visible() (out []Param) {
+	slices.SortStableFunc(sc.locals, func(a, b local) int { return a.depth - b.depth })
+	last := map[string]int{}
+	for i, l := range sc.locals {
+		last[strings.TrimPrefix(l.Name, "&")] = i
+	}
+	for i, l := range sc.locals {
+		if last[strings.TrimPrefix(l.Name, "&")] == i {
+			out = append(out, l.Param)
 		}
 	}
 	return out
 }
 
 // behindPrologue is where the code begins, by the line table, that a function's first statements have, behind what makes its frame. low is the
-// function's first instruction. It is low if the line table does not tell.
-func (d *dwarfData) behindPrologue(u *unit, low uint64) uint64 {
+// function's first instruction, end where its code ends. ok is false if the line table does not tell.
+func (d *dwarfData) behindPrologue(u *unit, low, end uint64) (v uint64, ok bool) {
 	rows, _ := d.lines(u)
-	for k := sort.Search(len(rows), func(k int) bool { return rows[k].addr >= low }); k < len(rows); k++ {
-		switch row := rows[k]; {
-		case row.file < 0:
-			return low
-		case row.addr > low && row.isStmt:
-			return row.addr
+	for k := sort.Search(len(rows), func(k int) bool { return rows[k].addr >= low }); k < len(rows) && rows[k].addr < end; k++ {
+		if row := rows[k]; row.addr > low && row.isStmt && row.file >= 0 {
+			return row.addr, true
 		}
 	}
-	return low
-}
-
-// lineAt is the file and line of the instruction at v.
-func (d *dwarfData) lineAt(u *unit, v uint64) (file string, line int) {
-	rows, files := d.lines(u)
-	k := sort.Search(len(rows), func(k int) bool { return rows[k].addr > v }) - 1
-	for ; k >= 0 && !rows[k].isStmt && rows[k].file >= 0; k-- {
-	}
-	if k < 0 || rows[k].file < 0 {
-		return "", 0
-	}
-	return files[rows[k].file], int(rows[k].line)
+	return 0, false
 }
 
 // frameBase is where a function's frame is at one instruction: off behind what the register holds.
@@ -224,22 +323,23 @@ type frameBase struct {
 	off   int64
 }
 
-// frameAt is the place of a frame at an instruction: expr is the DWARF expression for it, row the unwinding rules there, and made those where the
-// frame has just been made. An expression that names a register holds in the body, not where the function has begun to give the frame back: by the
-// rules that can be told.
-func frameAt(expr []byte, row, made *unwindRow) frameBase {
+// frameAt is the place of a frame at an instruction: expr is the DWARF expression for it, row the unwinding rules there. An expression that names a
+// register holds in the body, not where the frame is not made yet, or is given back: so it is believed only where the rules are settled, as they are behind the prologue.
+func frameAt(expr []byte, row *unwindRow, isSettled bool) frameBase {
 	if len(expr) != 1 || row == nil || row.cfa.Rule != frame.RuleCFA || row.cfa.Reg >= uint64(len(host.DwarfNames)) {
 		return frameBase{}
 	}
-	cfa := row.cfa
-	switch expr[0] {
+	switch reg := uint64(expr[0] - opReg0); expr[0] {
 	case opCFA:
-		b := baseOn(cfa.Reg, cfa.Offset)
+		b := baseOn(row.cfa.Reg, row.cfa.Offset)
 		b.isCFA = true
 		return b
-	case opReg0 + host.DwarfSP, opReg0 + host.DwarfFP:
-		reg := uint64(expr[0] - opReg0)
-		if made != nil && cfa.Reg == made.cfa.Reg && cfa.Offset == made.cfa.Offset && cfa.Reg == reg {
+	case opReg0 + host.DwarfFP:
+		if isSettled && row.cfa.Reg == reg {
+			return baseOn(reg, 0)
+		}
+	case opReg0 + host.DwarfSP:
+		if isSettled && row.cfa.Reg == reg && row.cfa.Offset > entryStack { // else the frame may be made later than that
 			return baseOn(reg, 0)
 		}
 	}

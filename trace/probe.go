@@ -167,7 +167,9 @@ func (pt *point) lookUp(k *known) (err error) {
 	}
 	if pt.probe.want.locals && pt.ret == nil {
 		seen, failed := pt.variables(k.table, k.addr)
-		k.locals, err = seen.Locals, errors.Join(err, failed)
+		if k.locals = seen.Locals; err == nil {
+			err = failed
+		}
 	}
 	return err
 }
@@ -202,7 +204,11 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		return k
 	}
 	var err error
-	k.fetch, err = pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined})
+	at := Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined}
+	if r, known := table.Function(k.addr); known && k.addr <= r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
+		at.Addr = r.Start
+	}
+	k.fetch, err = pt.probe.want.fetching(table, at)
 	if err == nil && k.fetch.Layout.Saved() > pt.fetch.Layout.Saved() {
 		err = errSavesMore
 	}
@@ -247,11 +253,17 @@ func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param,
 	return table.Params(at)
 }
 
+// isInside tells of a place that it is in a function, and not where that begins.
+func (at Place) isInside(table *symbols.Table) bool {
+	r, known := table.Function(at.Addr)
+	return known && !at.Waits && at.Addr != r.Start
+}
+
 var errEveryInstruction = errors.New("variables are not looked for at every instruction; name lines or addresses")
 
 // variables is what the source names at at. To find it out for each of thousands of instructions would take long.
 func (pt *point) variables(table *symbols.Table, at arch.Addr) (symbols.Variables, error) {
-	if r, known := table.Function(at); pt.Optional && known && at > r.Start+longestPad {
+	if r, known := table.Function(at); pt.every && known && at > r.Start+longestPad {
 		return symbols.Variables{}, errEveryInstruction
 	}
 	return table.Variables(at)

@@ -161,6 +161,11 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	if err != nil {
 		return nil, err
 	}
+	if w.stack > 0 || w.first.frames > 0 {
+		if err := s.readLines(ctx); err != nil {
+			return nil, err
+		}
+	}
 	p := newProbe(s, w)
 	p.waits = Awaiting{Session: s.kprobes, Returns: w.returns, Program: program, Warn: s.warn, Place: p.come}
 	pl := &placer{probe: p, skipped: r.Skipped, lacking: map[string]*lacking{}}
@@ -189,6 +194,19 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	pl.warnInlined(r.Partial)
 	p.tellInlined(pl.points)
 	return p, nil
+}
+
+// readLines reads what frames of stacks are described by, which takes some tenths of a second where there is debug information. At the first hit its thread
+// would wait for it.
+func (s *Session) readLines(ctx context.Context) error {
+	table := s.kprobes.Symbols()
+	return table.Aside(ctx, func() {
+		for _, m := range table.Modules() {
+			if len(m.Text) > 0 && ctx.Err() == nil {
+				table.Line(m.Text[0].Start)
+			}
+		}
+	})
 }
 
 // settled parts places that are known, if only by name, from patterns that wait.

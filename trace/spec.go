@@ -42,6 +42,7 @@ type Place struct {
 	missing error  // why a pattern waits
 
 	inlined *symbols.InlinedCall // nil for other places
+	every   bool                 // one of all instructions of a function
 }
 
 // PlaceError is why a probe can't be placed.
@@ -266,7 +267,7 @@ func (r *Resolver) everyInsn(ctx context.Context, spec string, loc symbols.Locat
 		if function != "" {
 			symbol = fmt.Sprintf("%s+%#x", function, at.Offset)
 		}
-		places = append(places, Place{Name: at.String(), Addr: insn.Addr, module: loc.Symbol.ModuleName(), Symbol: symbol, Optional: true})
+		places = append(places, Place{Name: at.String(), Addr: insn.Addr, module: loc.Symbol.ModuleName(), Symbol: symbol, Optional: true, every: true})
 	})
 	if rest != nil {
 		r.Skipped.Add(rest)

@@ -158,7 +158,7 @@ func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error)
 	if at.Return && !at.Waits && !returnsWhole(table, at.Addr) {
 		wish.More = values.ReturnFields[1:] // there is no number ret
 	}
-	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits, Inlined: at.inlined != nil})
+	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits, Inside: at.isInside(table), Inlined: at.inlined != nil})
 	if err != nil {
 		return nil, &WantError{Place: at.Name, Waits: at.Waits, Err: err}
 	}

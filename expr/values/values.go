@@ -56,8 +56,9 @@ func TypeOf(name string) fetch.Type {
 
 // Place is where a probe is.
 type Place struct {
-	Addr  arch.Addr
-	Waits bool // it is in a library that is not loaded yet, so that nothing is known of it
+	Addr   arch.Addr
+	Waits  bool // it is in a library that is not loaded yet, so that nothing is known of it
+	Inside bool // of a function, not at its entry: see Wish.Inside
 	// Inlined says that an inlined call begins there. The function around it may begin there as well, whose parameters are others.
 	Inlined bool
 }
@@ -135,7 +136,7 @@ var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
 func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype arg.Function
 	var unknown error // why nothing is known of the function
-	inside := w.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined && !atEntry(table, at.Addr)
+	inside := w.Inside && at.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined
 	scope := arg.Scope{
 		Inside:  inside,
 		AtEntry: func() bool { return at.Waits || w.Syscall || !at.Inlined && atEntry(table, at.Addr) },

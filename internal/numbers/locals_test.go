@@ -33,7 +33,7 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 	var all locals
 	for round := range testsize.Rounds(1, 1, 20) {
 		for i, compiler := range []string{"gcc", "clang"} {
-			for j, flags := range cLevels {
+			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}) {
 				r := rand.New(rand.NewPCG(seed, uint64(100*round+10*i+j)))
 				l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d round %d %s %v", seed, round, compiler, flags)}
 				l.run(maker{name: compiler, suffix: ".c"}.compile(t, flags, (&localsGen{Rand: r}).program()))
@@ -192,6 +192,7 @@ func (l *looking) look(text []byte) {
 			l.same++
 		case weKnow:
 			l.ours++
+			l.Errorf("%s: at %s: %s is %s, which gdb does not know: %s", l.what, s.At, name, asJSON(mine.Value), gdbs.Why)
 		case gdbKnows:
 			l.gdbs++
 		default:
@@ -284,7 +285,7 @@ func (g *localsGen) block(depth, n int) {
 	for range n {
 		g.n++
 		name := fmt.Sprintf("v%d", g.n)
-		switch k := g.IntN(10); {
+		switch k := g.IntN(11); {
 		case k < 4:
 			fmt.Fprintf(&g.out, "%s%s %s = (%s);\n", tab, g.typ(), name, g.sum())
 			g.names = append(g.names, name)
@@ -294,6 +295,9 @@ func (g *localsGen) block(depth, n int) {
 		case k == 5:
 			fmt.Fprintf(&g.out, "%sstruct own s%d = { .a = (int)(%s), .b = %s, .c = { 1, %d, 3 }, .f = 9 };\n%skeep(&s%d);\n", tab, g.n, g.sum(), g.sum(), g.IntN(100), tab, g.n)
 			g.names = append(g.names, fmt.Sprintf("s%d.a", g.n), fmt.Sprintf("s%d.b", g.n))
+		case k == 9:
+			fmt.Fprintf(&g.out, "%slong %s = %s;\n%skeep(&%s);\n", tab, name, g.sum(), tab, name)
+			g.names = append(g.names, name)
 		case k == 6:
 			fmt.Fprintf(&g.out, "%ssink += (long)helper%d(%s, %s);\n", tab, g.IntN(3), g.sum(), g.sum())
 		case k == 7 && depth < 4:

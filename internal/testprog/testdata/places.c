@@ -9,24 +9,23 @@ struct item {
 
 static int inner(int v)
 {
+	static int calls;
 	int twice = 2 * v;
-	return twice + 1; // line 13
+	return twice + ++calls; // line 14
 }
 
 REAL long work(int n, struct item *it)
 {
 	long sum = 0;
-	static int calls;
 	struct item own = { n, 7, "own" };
-	calls++;
 	for (int i = 0; i < n; i++) {
 		long part = i * own.weight;
-		sum += part; // line 24
+		sum += part; // line 23
 		it->count += inner(i);
 	}
 	{
 		int n = 5; // hides the parameter
-		sum += n; // line 29
+		sum += n; // line 28
 	}
 	return sum + own.count;
 }
