@@ -19,7 +19,7 @@ var _ Printer = (*JSON)(nil)
 // The keys are, in this order:
 //
 //   - Of a hit: type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm, probe, kind, addr,
-//     symbol, module, args. At a return ret and duration_ns follow, stops and
+//     symbol, module, args, and locals if they are wanted. At a return ret and duration_ns follow, stops and
 //     duration_min_ns if the thread was stopped in the call, and results if their types are
 //     known. Then comes stack, if one was taken.
 //   - Of an injected call, whose type is "injected": those of a hit, then n, actions, and
