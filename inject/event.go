@@ -42,7 +42,8 @@ type Stats struct {
 	Injected uint64
 	// Refused were chosen, but it could not be done to them.
 	Refused uint64
-	// Missed could not be looked at: handlers ran in their threads or, with Rule.After, they did not return or were too many.
+	// Missed could not be looked at: handlers ran in their threads or, with Rule.After, they did not return or were too many; or the target had chosen them,
+	// and they came when the fault had ended.
 	Missed uint64
 	Misses kprobes.Misses // Missed by why
 	// Actions counts by Rule.Do how often each was done.

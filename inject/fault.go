@@ -104,8 +104,12 @@ func (f *Fault) arm(ctx context.Context, on bool) error {
 	if err := f.in.usable(); err != nil {
 		return err
 	}
+	if !on {
+		f.cutOff()
+		return f.followArmed(ctx)
+	}
 	f.mu.Lock()
-	f.switchTo(on)
+	f.switchTo(true)
 	f.mu.Unlock()
 	return f.followArmed(ctx)
 }

@@ -151,7 +151,10 @@ func (c InlinedCall) Params() ([]Param, error) {
 		if child.Tag != dwarf.TagFormalParameter {
 			return
 		}
-		p, _ := r.param(child)
+		p, origins := r.param(child)
+		if isResult(origins) {
+			return
+		}
 		p.table, p.mod, p.lang = c.table, c.mod, u.lang
 		// Go describes a variable that it has split twice, one after the other.
 		if n := len(params); n > 0 && u.lang == langGo && params[n-1].Name == p.Name {

@@ -10,8 +10,8 @@ import (
 )
 
 // Param is one parameter of a function, with its place at the function's first
-// instruction, or one result, with its place at the return. Places are those of
-// the calling convention. Locations from debug information are used only where the compiler
+// instruction, one result, with its place at the return, or a variable, with its place at one
+// instruction (Table.Variables). Places of the first two are those of the calling convention. Locations from debug information are used only where the compiler
 // may have changed the convention: gcc's are often wrong before the end of the prologue.
 type Param struct {
 	Name string // "this" for C++ methods, the receiver's name for Go ones; of a result, see Results

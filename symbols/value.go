@@ -41,7 +41,7 @@ var (
 )
 
 // Value reads a parameter at the first instruction of its function, where r's stack
-// pointer still points at the return address. It reads a result after the return, as Results
+// pointer still points at the return address, and one of Variables or InlinedCall.Params at that instruction. It reads a result after the return, as Results
 // says. r may also be a FloatRegs and an X87Regs.
 func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 	raw, err := p.place.read(p.typ, r, m)

@@ -160,7 +160,6 @@ func (sc *scope) block(x *dies, e *dwarf.Entry, depth int) (covers bool) {
 	if !e.Children {
 		return false
 	}
-	since := len(sc.locals)
 	for {
 		c := x.next()
 		if c == nil || c.Tag == 0 {
@@ -168,9 +167,9 @@ func (sc *scope) block(x *dies, e *dwarf.Entry, depth int) (covers bool) {
 		}
 		switch c.Tag {
 		case dwarf.TagFormalParameter:
-			sc.param(c, depth, since)
+			sc.param(c, depth)
 		case dwarf.TagVariable:
-			sc.local(c, depth, since)
+			sc.local(c, depth)
 		case dwarf.TagLexDwarfBlock, dwarf.TagInlinedSubroutine:
 			if !(c.Tag == dwarf.TagInlinedSubroutine && sc.atEntry) && depth < mostNested && x.covers(c, sc.at.low) {
 				covers = sc.inner(x, c, depth+1) || covers
@@ -185,7 +184,7 @@ func (sc *scope) block(x *dies, e *dwarf.Entry, depth int) (covers bool) {
 }
 
 // mostNested bounds the depth of blocks.
-const mostNested = 64
+const mostNested = 1 << 10
 
 // inner is block for e in another block. Of a block without an address nothing is taken, unless something in it covers the instruction.
 func (sc *scope) inner(x *dies, e *dwarf.Entry, depth int) (covers bool) {
@@ -204,24 +203,32 @@ func (sc *scope) inner(x *dies, e *dwarf.Entry, depth int) (covers bool) {
 	return covers
 }
 
-// param adds a parameter, or a result of Go's, which is a local variable if it has a name. since is where the locals of its block begin.
-func (sc *scope) param(e *dwarf.Entry, depth, since int) {
-	if result, _ := e.Val(dwarf.AttrVarParam).(bool); result {
-		if name, _ := e.Val(dwarf.AttrName).(string); !strings.HasPrefix(name, "~") {
-			sc.local(e, depth, since)
-		}
+// param adds a parameter, or a result of Go's, which is a local variable if it has a name.
+func (sc *scope) param(e *dwarf.Entry, depth int) {
+	n := len(sc.params)
+	if n == mostVariables {
 		return
 	}
-	p, ok := sc.variable(e)
-	if n := len(sc.params); !ok || n == mostVariables || n > 0 && sc.isSplit(&sc.params[n-1], &p) {
-		return
+	if isResult(sc.d.origins(e)) {
+		sc.local(e, depth)
+	} else if p, ok := sc.variable(e); ok && (n == 0 || !sc.isSplit(&sc.params[n-1], &p)) {
+		sc.params = append(sc.params, p)
 	}
-	sc.params = append(sc.params, p)
 }
 
-func (sc *scope) local(e *dwarf.Entry, depth, since int) {
+// isResult tells of a parameter of Go's, by its entry and those that this refers to, that it is a result.
+func isResult(origins []*dwarf.Entry) bool {
+	result, _ := attr(origins, dwarf.AttrVarParam).(bool)
+	return result
+}
+
+func (sc *scope) local(e *dwarf.Entry, depth int) {
+	n := len(sc.locals)
+	if n == mostVariables {
+		return
+	}
 	p, ok := sc.variable(e)
-	if n := len(sc.locals); !ok || n == mostVariables || n > since && sc.isSplit(&sc.locals[n-1].Param, &p) {
+	if !ok || n > 0 && sc.locals[n-1].depth == depth && sc.isSplit(&sc.locals[n-1].Param, &p) {
 		return
 	}
 	if p.place.isKnown(p.typ) && e.Tag == dwarf.TagVariable && sc.isBefore(e, p.place) {
@@ -236,7 +243,7 @@ func (sc *scope) isSplit(before, p *Param) bool { return sc.u.lang == langGo && 
 // variable reads what e declares. ok is false for what has no name, or is no variable of the program's.
 func (sc *scope) variable(e *dwarf.Entry) (p Param, ok bool) {
 	p, origins := sc.types.param(e)
-	if declared, _ := attr(origins, dwarf.AttrDeclaration).(bool); declared || p.Name == "" || p.Name == "_" {
+	if declared, _ := attr(origins, dwarf.AttrDeclaration).(bool); declared || p.Name == "" || p.Name == "_" || strings.HasPrefix(p.Name, "~") { // Go's ~r0 is a result without a name
 		return p, false
 	}
 	if artificial, _ := attr(origins, dwarf.AttrArtificial).(bool); artificial && e.Tag == dwarf.TagVariable {
@@ -275,6 +282,9 @@ func (sc *scope) fileOf(off dwarf.Offset, n int64) string {
 		return ""
 	}
 	u := sc.d.units[i]
+	if k := sort.Search(len(sc.d.headers), func(k int) bool { return sc.d.headers[k].end > uint64(off) }); k == len(sc.d.headers) || sc.d.headers[k].first != u.off {
+		return "" // it is in a part of a unit, which has files of its own
+	}
 	files, read := sc.files[u]
 	if !read {
 		if lr := sc.d.lineReader(u); sc.d.lineTable(u) != nil && lr != nil {

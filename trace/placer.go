@@ -18,6 +18,7 @@ type placer struct {
 	points  []*point
 	skipped Skipped
 	lacking map[string]*lacking // by why there are no arguments
+	unknown error               // why the last place of a line was skipped where a name is not known
 }
 
 // await makes patterns wait: later, those that have no place yet, and those of which there are points, for other programs.
@@ -89,6 +90,9 @@ func (pl *placer) register(ctx context.Context, places []Place) error {
 		}
 		places = places[n:]
 	}
+	if len(pl.points) == 0 && pl.unknown != nil {
+		return pl.unknown
+	}
 	if len(pl.points) == 0 {
 		return &NoPlaceError{spec, pl.skipped}
 	}
@@ -143,10 +147,20 @@ func (pl *placer) refused(at Place, err error) error {
 		}
 		pl.skipped.Add(err)
 		return nil
+	case isWant && at.isLine && unknownName(wrong):
+		pl.skipped.Add(wrong.Err)
+		pl.unknown = err
+		return nil
 	case isWant:
 		return err
 	}
 	return NewPlaceError(at.Name, err)
+}
+
+// unknownName tells of what is wrong with a want that it names a variable which is not known at one place.
+func unknownName(wrong *WantError) bool {
+	var v *values.Error
+	return errors.As(wrong.Err, &v) && v.UnknownName()
 }
 
 // skips tells that places are probed without the one that was refused with err. Where a library has come nobody could be told

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -205,7 +206,8 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 	}
 	var err error
 	at := Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined}
-	if r, known := table.Function(k.addr); known && k.addr <= r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
+	at.every = pt.every
+	if r, known := table.Function(k.addr); known && k.addr == r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
 		at.Addr = r.Start
 	}
 	k.fetch, err = pt.probe.want.fetching(table, at)
@@ -246,7 +248,7 @@ func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param,
 		return pt.inlined.Params()
 	}
 	r, known := table.Function(at)
-	if pt.ret == nil && known && at > r.Start && (pt.Addr != r.Start || at > r.Start+arch.Addr(longestPad)) {
+	if pt.ret == nil && (known && at > r.Start && (pt.Addr != r.Start || at > r.Start+longestPad) || isSplitOff(table, at)) {
 		seen, err := pt.variables(table, at)
 		return seen.Params, err
 	}
@@ -256,15 +258,26 @@ func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param,
 // isInside tells of a place that it is in a function, and not where that begins.
 func (at Place) isInside(table *symbols.Table) bool {
 	r, known := table.Function(at.Addr)
-	return known && !at.Waits && at.Addr != r.Start
+	return known && !at.Waits && !at.every && (at.Addr != r.Start || isSplitOff(table, at.Addr))
+}
+
+// isSplitOff tells of an address that it is in a part of a function which has a symbol of its own, such as foo.cold.
+func isSplitOff(table *symbols.Table, at arch.Addr) bool {
+	loc, ok := table.Lookup(at)
+	return ok && strings.Contains(loc.Symbol.Linkage, ".cold")
 }
 
 var errEveryInstruction = errors.New("variables are not looked for at every instruction; name lines or addresses")
 
 // variables is what the source names at at. To find it out for each of thousands of instructions would take long.
 func (pt *point) variables(table *symbols.Table, at arch.Addr) (symbols.Variables, error) {
-	if r, known := table.Function(at); pt.every && known && at > r.Start+longestPad {
+	r, known := table.Function(at)
+	switch {
+	case !known:
+	case pt.every && at > r.Start+longestPad:
 		return symbols.Variables{}, errEveryInstruction
+	case pt.Addr == r.Start && at <= r.Start+longestPad:
+		at = r.Start // behind a landing pad
 	}
 	return table.Variables(at)
 }

@@ -161,7 +161,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	if err != nil {
 		return nil, err
 	}
-	if w.stack > 0 || w.first.frames > 0 {
+	if w.stack > 0 || w.first.frames > 0 && w.first.place != "" {
 		if err := s.readLines(ctx); err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 }
 
 // readLines reads what frames of stacks are described by, which takes some tenths of a second where there is debug information. At the first hit its thread
-// would wait for it.
+// would wait for it. That of libraries that come later, and of programs that are executed, is read then.
 func (s *Session) readLines(ctx context.Context) error {
 	table := s.kprobes.Symbols()
 	return table.Aside(ctx, func() {

@@ -43,6 +43,7 @@ type Place struct {
 
 	inlined *symbols.InlinedCall // nil for other places
 	every   bool                 // one of all instructions of a function
+	isLine  bool                 // one of several of a line
 }
 
 // PlaceError is why a probe can't be placed.
@@ -206,7 +207,7 @@ func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Loca
 		case loc.Every.Len() > 0:
 			places = append(places, r.everyInsn(ctx, spec, loc)...)
 		case loc.Line != 0:
-			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true})
+			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true, isLine: true})
 		default:
 			name := strings.TrimSuffix(loc.String(), "+0x0")
 			places = append(places, Place{Name: name, Addr: loc.Addr, module: loc.Symbol.ModuleName(), Symbol: r.unique(ctx, spec, loc), Optional: true})

@@ -33,7 +33,7 @@ var advice = map[string]string{
 	"NO_BTFARG":         "-args and -locals show what has a name there; what is in a floating-point register, at a fixed address (@NAME) or in an unknown place can't be fetched by its name",
 	"NO_BTF_ENTRY":      "without debug information name $arg1, $arg2 … or registers",
 	"NO_BTF_FIELD":      "the structure has no such member",
-	"NO_PTR_STRCT":      "only pointers to structures and unions have members",
+	"NO_PTR_STRCT":      "only pointers to structures and unions have members, and inside of a function structures that lie in memory",
 	"NO_RETVAL":         "leave $retval out",
 	"RETVAL_ON_PROBE":   "$retval exists at returns only: add -ret, or name the function as SPEC%return",
 	"USED_ARG_NAME":     "give it another name: NAME=…",

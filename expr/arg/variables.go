@@ -93,7 +93,7 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	switch {
 	case errors.Is(err, errNoInformation):
 		return fetch.Source{}, caret.At("NOSUP_BTFARG", column)
-	case err != nil || name != "$retval" && len(function.Params()) == 0:
+	case err != nil || name != "$retval" && len(function.Params()) == 0 && !p.s.Inside:
 		return fetch.Source{}, caret.At("NO_BTF_ENTRY", column)
 	}
 	v, err := function.Variable(name, path)

@@ -95,6 +95,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %v", what, e.Text, e.Err)
 }
 
+// UnknownName tells that a name is wrong at this place, and may be right at another.
+func (e *Error) UnknownName() bool {
+	var parse *caret.Error
+	return errors.As(e.Err, &parse) && (parse.ID == "NO_BTFARG" || parse.ID == "FIELD_NOT_FOUND")
+}
+
 // Unwrap is what the parser said.
 func (e *Error) Unwrap() error { return e.Err }
 
