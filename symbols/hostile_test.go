@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -39,6 +40,14 @@ func exercise(img *image) {
 				p.Datum(Step{"flags", true})
 			}
 			exerciseTypes(params)
+		}
+		for _, at := range []arch.Addr{a, a + 9} {
+			seen, _ := tab.Variables(at)
+			for _, p := range slices.Concat(seen.Params, seen.Locals) {
+				p.Value(&testRegs{}, noMemory{})
+				p.Reads("rsp")
+				p.Datum(Step{"next", true})
+			}
 		}
 	}
 	img.bindings()
