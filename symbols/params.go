@@ -98,7 +98,7 @@ func (t *Table) signature(a arch.Addr) (*signature, error) {
 	name := ""
 	if loc, ok := t.Lookup(a); ok {
 		name = loc.Symbol.Linkage
-		if _, suffix := splitClone(name); suffix != "" {
+		if _, suffix := splitClone(name); suffix != "" && !t.GoFunction(a) { // in Go it is the function's name, as in main.cold
 			return nil, fmt.Errorf("%w: %s: %w", ErrNoParams, name, errCopy)
 		}
 	}

@@ -205,8 +205,7 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		return k
 	}
 	var err error
-	at := Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined}
-	at.every = pt.every
+	at := Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}
 	if r, known := table.Function(k.addr); known && k.addr == r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
 		at.Addr = r.Start
 	}
@@ -261,10 +260,10 @@ func (at Place) isInside(table *symbols.Table) bool {
 	return known && !at.Waits && !at.every && (at.Addr != r.Start || isSplitOff(table, at.Addr))
 }
 
-// isSplitOff tells of an address that it is in a part of a function which has a symbol of its own, such as foo.cold.
+// isSplitOff tells of an address that it is in a part of a function which has a symbol of its own, such as foo.cold. Go has no such parts, and functions of that name.
 func isSplitOff(table *symbols.Table, at arch.Addr) bool {
 	loc, ok := table.Lookup(at)
-	return ok && strings.Contains(loc.Symbol.Linkage, ".cold")
+	return ok && (strings.HasSuffix(loc.Symbol.Linkage, ".cold") || strings.Contains(loc.Symbol.Linkage, ".cold.")) && !table.GoFunction(at)
 }
 
 var errEveryInstruction = errors.New("variables are not looked for at every instruction; name lines or addresses")
