@@ -60,14 +60,19 @@ type goFrame struct {
 // goroutine's stack, which Go moves when it has to grow.
 func (t *Table) GoFunction(a arch.Addr) bool {
 	m := t.module(a)
-	if m == nil || m.img == nil {
+	return m != nil && m.hasGo(m.link(a))
+}
+
+// hasGo reports whether a Go function of m contains the link-time address v.
+func (m *Module) hasGo(v uint64) bool {
+	if m.img == nil {
 		return false
 	}
 	g := m.img.stackTable()
 	if g == nil {
 		return false
 	}
-	_, ok := g.frame(m.link(a))
+	_, ok := g.frame(v)
 	return ok
 }
 

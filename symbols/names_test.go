@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -119,6 +120,29 @@ func TestCopiesAndColdPartsOfAFunctionAreToldApart(t *testing.T) {
 	} {
 		if loc := one(t, tab, spec); loc.Symbol.Linkage != linkage {
 			t.Errorf("%s is %s, want %s", spec, loc.Symbol.Linkage, linkage)
+		}
+	}
+}
+
+func TestGoFunctionsNamedLikePartsAreWhole(t *testing.T) {
+	tab := file(t, build(t, "cold.go"))
+	found, err := tab.Resolve(t.Context(), "main.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, loc := range found {
+		names = append(names, loc.Symbol.Linkage)
+		if loc.Symbol.Linkage == "main.main" {
+			continue
+		}
+		if params, err := tab.Params(loc.Addr); err != nil || len(params) != 1 || params[0].Name != "n" {
+			t.Errorf("%s has the parameters %v: %v", loc.Symbol.Linkage, params, err)
+		}
+	}
+	for _, name := range []string{"main.cold", "main.main", "main.warm"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("main.* stands for %v, without %s", names, name)
 		}
 	}
 }

@@ -49,18 +49,22 @@ func (s *snapshot) globFunctions(q query) (found []match) {
 // their own and only match by name.
 func globSymbols(mods []*Module, pattern string) []match {
 	hint := globHint(pattern)
-	parts := strings.Contains(pattern, "cold") || strings.Contains(pattern, "warm")
-	return scan(mods, "glob "+pattern, among{}, func(st *symtab, e *entry) bool {
+	found := scan(mods, "glob "+pattern, among{}, func(st *symtab, e *entry) bool {
 		if !containsName(st.rawName(e), hint) {
 			return false
 		}
 		name := st.linkage(e)
-		_, suffix := splitClone(name)
-		// A function of Go may be called warm, in a package that looks like the whole.
-		if !parts && isSplitOff(suffix) && (isMangled(name) || suffix != ".warm") {
-			return false
-		}
 		return matchesGlob(pattern, name) ||
 			isMangled(name) && (matchesGlob(pattern, demangleShort(name)) || matchesGlob(pattern, demangleFull(name)))
 	})
+	if strings.Contains(pattern, "cold") || strings.Contains(pattern, "warm") {
+		return found
+	}
+	return keep(found, func(x match) bool { return !x.isPart() })
+}
+
+// isPart reports whether the symbol is that of a part of a function. Go splits none off, and has functions whose names end so, in a package that looks like the whole.
+func (x match) isPart() bool {
+	_, suffix := splitClone(x.m.symbols().linkage(x.e))
+	return isSplitOff(suffix) && !x.m.hasGo(x.e.value)
 }
