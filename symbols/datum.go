@@ -1,16 +1,6 @@
 package symbols
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-)
-
-// Step leads from a structure, or a pointer to one, to a member.
-type Step struct {
-	Member  string
-	Pointer bool // ->, not a dot
-}
+import "slices"
 
 // Shape is the kind of value of a Datum.
 type Shape uint8
@@ -45,37 +35,15 @@ type Datum struct {
 	Len   *Datum
 }
 
-// Why a step leads nowhere, or a value is at no such place.
-var (
-	ErrNoMember   = errors.New("no member of that name")
-	ErrNotPointer = errors.New("not a pointer to a structure")
-	ErrNoPlace    = errors.New("not in a general register or in memory")
-)
-
-// StepError tells which step of a path leads nowhere, and why.
-type StepError struct {
-	Step int // from 0
-	Err  error
-}
-
-// Error implements error.
-func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1, e.Err) }
-
-// Unwrap makes the error match Err.
-func (e *StepError) Unwrap() error { return e.Err }
-
-// Datum returns the place of p or, with a path, of a value reached from p. It holds at the function's entry for a result of
-// Params, and after the return for one of Results. Members of anonymous structures and of base classes are found as in
-// the source. The error matches ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
-func (p Param) Datum(path ...Step) (Datum, error) {
+// Datum returns the place of p. It holds at the function's entry for a result of
+// Params, after the return for one of Results, and at the instruction for one of Variables. The error matches ErrNoPlace.
+func (p Param) Datum() (Datum, error) {
 	d := &datum{typ: p.typ}
 	if err := d.begin(p.place); err != nil {
 		return Datum{}, err
 	}
-	for i, s := range path {
-		if err := d.step(s); err != nil {
-			return Datum{}, &StepError{i, err}
-		}
+	if f := p.field; f != nil {
+		d.Bit, d.Bits, d.typ = f.bit, f.wide, f.typ
 	}
 	if text, ok := d.counted(p.lang); ok {
 		return text, nil
@@ -136,7 +104,7 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 }
 
 func (d *datum) begin(p place) error {
-	if p.isUnknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
+	if p.isUnknown || p.number != nil || len(p.limits) > 0 || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
 	if first := p.parts[0]; len(p.parts) > 1 && first.size < min(d.typ.size, 8) {
@@ -150,37 +118,8 @@ func (d *datum) begin(p place) error {
 	}
 	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts
 	if p.isIndirect {
-		d.Loads = []int64{p.behind}
+		d.Loads = append([]int64{p.behind}, p.more...)
 	}
-	return nil
-}
-
-func (d *datum) step(s Step) error {
-	if s.Pointer {
-		if d.typ.kind != typePointer && d.typ.kind != typeReference {
-			return ErrNotPointer
-		}
-		d.typ = d.typ.elem
-		d.Loads = append(d.Loads, 0)
-	}
-	inRegister := d.Reg != "" && len(d.Loads) == 0
-	if d.typ == nil || d.Bits != 0 || inRegister || d.typ.kind != typeStruct && d.typ.kind != typeUnion {
-		return ErrNotPointer
-	}
-	off, f, ok := d.typ.member(s.Member, map[*dtype]bool{})
-	if !ok {
-		return ErrNoMember
-	}
-	if f.bits {
-		off += f.bit/8 - f.off
-		d.Bit, d.Bits = f.bit%8, f.wide
-	}
-	d.typ = f.typ
-	if len(d.Loads) == 0 {
-		d.Stack += off
-		return nil
-	}
-	d.Loads[len(d.Loads)-1] += off
 	return nil
 }
 

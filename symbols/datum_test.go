@@ -17,9 +17,22 @@ func steps(path string) (name string, s []Step) {
 	path = strings.ReplaceAll(path, ".", " .")
 	words := strings.Fields(path)
 	for _, w := range words[1:] {
-		s = append(s, Step{w[1:], w[0] == '>'})
+		kind := StepDot
+		if w[0] == '>' {
+			kind = StepArrow
+		}
+		s = append(s, Step{Kind: kind, Member: w[1:]})
 	}
 	return words[0], s
+}
+
+// datumAt is the Datum of what a path leads to from p.
+func datumAt(p Param, path ...Step) (Datum, error) {
+	end, err := p.At(p.Name, path...)
+	if err != nil {
+		return Datum{}, err
+	}
+	return end.Datum()
 }
 
 // fetched is what d holds, as debugfs would print it.
@@ -92,7 +105,7 @@ func TestMembersAreWhereTheCompilerPutThem(t *testing.T) {
 				"n->weight": "0x3ff8000000000000",
 			} {
 				name, path2 := steps(path)
-				d, err := paramOf(t, params, name).Datum(path2...)
+				d, err := datumAt(paramOf(t, params, name), path2...)
 				if err != nil {
 					t.Errorf("%s: %v", path, err)
 					continue
@@ -119,7 +132,7 @@ func TestPathsThatLeadNowhere(t *testing.T) {
 		"n.kind": {0, ErrNotPointer}, "n->hidden->x": {1, ErrNotPointer}, "n->inner.flags.x": {2, ErrNotPointer}, "s->x": {0, ErrNotPointer},
 	} {
 		name, path2 := steps(path)
-		_, err := paramOf(t, params, name).Datum(path2...)
+		_, err := datumAt(paramOf(t, params, name), path2...)
 		var s *StepError
 		if !errors.As(err, &s) || s.Step != want.step || !errors.Is(err, want.err) {
 			t.Errorf("%s: %v, want %v at %d", path, err, want.err, want.step)
@@ -145,7 +158,7 @@ func TestBaseClassesAndReferences(t *testing.T) {
 	}
 	for path, want := range map[string][]int64{"d->own": {16}, "d->first": {0}, "d->second": {8}, "r->own": {16}, "d->self->second": {24, 8}} {
 		name, path2 := steps(path)
-		d, err := paramOf(t, params, name).Datum(path2...)
+		d, err := datumAt(paramOf(t, params, name), path2...)
 		if err != nil || fmt.Sprint(d.Loads) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v", path, d, err)
 		}

@@ -36,8 +36,7 @@ func exercise(img *image) {
 		if params, err := tab.Params(a); err == nil {
 			for _, p := range params {
 				p.Value(&testRegs{}, noMemory{})
-				p.Datum(Step{"next", true}, Step{"inner", false}, Step{"name", false})
-				p.Datum(Step{"flags", true})
+				exercisePaths(p)
 			}
 			exerciseTypes(params)
 		}
@@ -46,7 +45,7 @@ func exercise(img *image) {
 			for _, p := range slices.Concat(seen.Params, seen.Locals) {
 				p.Value(&testRegs{}, noMemory{})
 				p.Reads("rsp")
-				p.Datum(Step{"next", true})
+				exercisePaths(p)
 			}
 		}
 	}
@@ -171,5 +170,23 @@ func TestFieldsFarAwayAreNowhere(t *testing.T) {
 		if _, ok := f.of(make([]byte, 8)); ok {
 			t.Errorf("%+v has a value", f)
 		}
+	}
+}
+
+// exercisePaths asks for values that may be reached from p.
+func exercisePaths(p Param) {
+	next := Step{Kind: StepArrow, Member: "next"}
+	for _, path := range [][]Step{
+		nil, {next}, {next, {Kind: StepDot, Member: "inner"}, {Kind: StepMember, Member: "name"}}, {{Member: "flags"}},
+		{{Kind: StepElement, Index: 1}}, {{Kind: StepElement, Index: 1 << 30}, {Kind: StepElement}}, {{Kind: StepTarget}, {Kind: StepTarget}}, {{Kind: StepLength}},
+		{{Kind: StepAddress}}, {{Kind: StepTarget}, {Kind: StepElement, Index: 3}, {Kind: StepAddress}},
+	} {
+		end, err := p.At("value", path...)
+		if err != nil {
+			continue
+		}
+		end.Value(&testRegs{}, noMemory{})
+		end.Reads("rsp")
+		end.Datum()
 	}
 }

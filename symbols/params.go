@@ -18,6 +18,7 @@ type Param struct {
 	Type string // as the source language writes it
 
 	typ   *dtype
+	field *dfield // the bit field of typ that it is; nil for all others
 	lang  language
 	place place
 	table *Table
@@ -35,14 +36,18 @@ const (
 // place is where a value lies at a function's entry, or at its return.
 type place struct {
 	parts      []part
-	isIndirect bool  // the part is the value's address,
-	behind     int64 // less so many bytes
+	isIndirect bool    // the part is the value's address,
+	behind     int64   // less so many bytes,
+	more       []int64 // or that of the first of further addresses; each is followed by so many bytes
 	isUnknown  bool
+	limits     []limit // which hold where there is a value
+	number     *number // nil if the value is what lies there
 }
 
 // part is a run of bytes of a value in one register or on the stack.
 type part struct {
 	off, size int64  // within the value
+	skip      int64  // bytes in front of it in the register or constant
 	reg       string // general register, constantPart, staticPart, or
 	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
 	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address

@@ -2,9 +2,10 @@ package symbols
 
 // Word is an 8-byte number at a hit, an address or a count.
 type Word struct {
-	Reg  string // the register that holds it; or, if empty,
-	Read int    // the read, by its index, among whose bytes it is
-	At   int64  // from there on
+	Reg     string // the register that holds it; or, if empty,
+	Read    int    // the read, by its index, among whose bytes it is
+	At      int64  // from there on; or the number itself,
+	IsFixed bool   // which is the same at each hit
 }
 
 // ReadKind says how the number of bytes of a Read is known.
@@ -40,12 +41,24 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 		return nil, nil, true // it is printed as unknown
 	}
 	r := &reader{lang: p.lang}
-	words := r.parts(p.place, sp)
-	if p.place.isIndirect {
-		words = r.read(Read{Addr: r.word(words, 0), Off: p.place.behind, Max: p.typ.size})
-	}
-	r.value(p.typ, words, 0)
+	r.value(p.typ, r.place(p.place, p.typ.size, sp), 0)
 	return r.regs, r.reads, !r.hasFailed
+}
+
+// place collects the reads for the size bytes of a value at p.
+func (r *reader) place(p place, size int64, sp string) source {
+	for _, l := range p.limits {
+		r.place(*l.length, 8, sp)
+	}
+	words := r.parts(p, sp)
+	if !p.isIndirect {
+		return words
+	}
+	off := p.behind
+	for _, next := range p.more {
+		words, off = r.read(Read{Addr: r.word(words, 0), Off: off, Max: 8}), next
+	}
+	return r.read(Read{Addr: r.word(words, 0), Off: off, Max: size})
 }
 
 // source returns the word of a value at an offset in it.
@@ -84,12 +97,13 @@ func (r *reader) parts(p place, sp string) source {
 		switch x.reg {
 		case "xmm", "st":
 			r.hasFailed = true
-		case constantPart: // its bytes are read from nowhere; what it leads to is not known beforehand
+		case constantPart: // its bytes are read from nowhere
+			words[i] = func(off int64) (Word, bool) { return Word{At: x.stack, IsFixed: true}, off == 0 && x.skip == 0 }
 		case "":
 			words[i] = r.read(Read{Addr: Word{Reg: sp}, Off: x.stack, Max: x.size})
 		default:
 			r.regs = append(r.regs, x.reg)
-			words[i] = func(off int64) (Word, bool) { return Word{Reg: x.reg}, off == 0 }
+			words[i] = func(off int64) (Word, bool) { return Word{Reg: x.reg}, off == 0 && x.skip == 0 }
 		}
 	}
 	return func(off int64) (Word, bool) {

@@ -41,7 +41,8 @@ type dtype struct {
 	size    int64
 	align   int64 // System V ABI alignment
 	elem    *dtype
-	count   int64 // elements of an array
+	count   int64   // elements of an array
+	dims    []int64 // of an array of arrays: how many each has
 	enum    map[int64]string
 	field   []dfield
 	isByRef bool // C++: never passed in registers, a copy's address is
@@ -369,6 +370,7 @@ func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dies) {
 			}
 		}
 		t.count = product(t.count, n)
+		t.dims = append(t.dims, n)
 	})
 	if t.size == 0 {
 		t.size = product(t.count, t.elem.size)

@@ -49,6 +49,13 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
 	}
 	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod}
+	if p.field != nil {
+		part, ok := p.field.of(raw)
+		if !ok {
+			return unknown(fmt.Errorf("%s: %w", p.Name, errNoPlace))
+		}
+		return f.format(p.field.typ, part, 0)
+	}
 	return f.format(p.typ, raw, 0)
 }
 
@@ -65,10 +72,28 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 	if !p.isKnown(t) {
 		return nil, errNoPlace
 	}
+	for _, l := range p.limits {
+		if err := l.check(r, m); err != nil {
+			return nil, err
+		}
+	}
 	size := t.size
 	if p.isIndirect {
 		size = 8
 	}
+	raw, err := p.begin(size, r, m)
+	at := arch.Addr(0)
+	if err == nil && p.isIndirect {
+		at, raw, err = p.follow(arch.Addr(binary.LittleEndian.Uint64(raw)), t.size, m)
+	}
+	if p.number != nil {
+		return p.number.of(raw, at, err)
+	}
+	return raw, err
+}
+
+// begin reads size bytes of the parts, which are the value or its address.
+func (p place) begin(size int64, r arch.Regs, m arch.Memory) ([]byte, error) {
 	raw := make([]byte, size)
 	for _, x := range p.parts {
 		if x.off < 0 || x.off+x.size > size {
@@ -78,16 +103,33 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if !p.isIndirect {
-		return raw, nil
+	return raw, nil
+}
+
+// follow reads size bytes of what an address leads to. It returns the last address too, that of the whole of which the value may be a part.
+func (p place) follow(whole arch.Addr, size int64, m arch.Memory) (arch.Addr, []byte, error) {
+	off := p.behind
+	for _, next := range p.more {
+		var word [8]byte
+		if err := m.ReadMemory(whole.Add(off), word[:]); err != nil {
+			return whole, nil, err
+		}
+		whole, off = arch.Addr(binary.LittleEndian.Uint64(word[:])), next
 	}
-	at := arch.Addr(binary.LittleEndian.Uint64(raw)).Add(p.behind)
-	raw = make([]byte, t.size)
-	return raw, m.ReadMemory(at, raw)
+	raw := make([]byte, size)
+	return whole, raw, m.ReadMemory(whole.Add(off), raw)
 }
 
 // read fills p with the part.
 func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
+	if x.skip > 0 {
+		whole := make([]byte, x.skip+int64(len(p)))
+		skip := x.skip
+		x.skip = 0
+		err := x.read(whole, r, m)
+		copy(p, whole[skip:])
+		return err
+	}
 	switch x.reg {
 	case "":
 		return m.ReadMemory(r.SP().Add(x.stack), p)

@@ -20,7 +20,8 @@ import (
 type capture struct {
 	names  []string // registers or processor, each an item, behind the time and the thread
 	params []symbols.Param
-	locals int            // how many of params, the last ones, are local variables
+	locals int            // how many of params are local variables,
+	wholes int            // and how many, behind those, are what Fetch names
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
 	items  []program.Item
 	layout *fetch.Layout // nil, or its items stand behind the others
@@ -81,6 +82,12 @@ func newCapture(names []string, params []symbols.Param) (*capture, error) {
 	return c, nil
 }
 
+// own are the parameters and local variables, or the results.
+func (c *capture) own() []symbols.Param { return c.params[:len(c.params)-c.wholes] }
+
+// wholly are the values that Fetch names.
+func (c *capture) wholly() []symbols.Param { return c.params[len(c.params)-c.wholes:] }
+
 func (c *capture) register(name string) {
 	if !slices.Contains(c.names, name) {
 		c.names = append(c.names, name)
@@ -120,8 +127,11 @@ func (c *capture) addReads(reads []symbols.Read) {
 }
 
 func (c *capture) expr(w symbols.Word) program.Expr {
-	if w.Reg != "" {
+	switch {
+	case w.Reg != "":
 		return program.Reg(w.Reg)
+	case w.IsFixed:
+		return program.Const(w.At)
 	}
 	return program.ItemWord(c.readItem(w.Read), w.At)
 }
@@ -240,9 +250,12 @@ func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 
 // word is a number that reads are made with.
 func (s *snapshot) word(w symbols.Word) uint64 {
-	if w.Reg != "" {
+	switch {
+	case w.Reg != "":
 		v, _ := s.Get(w.Reg)
 		return v
+	case w.IsFixed:
+		return uint64(w.At)
 	}
 	if b := s.ranges[w.Read].bytes; w.At+8 <= int64(len(b)) {
 		return binary.LittleEndian.Uint64(b[w.At:])

@@ -142,16 +142,16 @@ func (pt *point) newCapture() (*capture, error) {
 			seen, _ := pt.variables(table, pt.Addr)
 			all.Locals = seen.Locals
 		}
-		c, err := newCapture(names, slices.Concat(all.Params, all.Locals))
+		c, err := newCapture(names, slices.Concat(all.Params, all.Locals, pt.fetch.Whole()))
 		if err == nil {
-			c.locals = len(all.Locals)
+			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Whole())
 		}
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
-	c, cerr := newCapture(append(names, returnRegister, durationRegister), results)
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(results, pt.fetch.Whole()))
 	if cerr == nil {
-		c.typed = err == nil
+		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
 	}
 	return c, cerr
 }
@@ -184,7 +184,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		if p.want.locals {
 			h.Locals = arguments(k.locals, regs)
 		}
-		h.Args = pt.withFetched(h.Args, k.fetch, fetched)
+		h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
 		pt.addState(h, regs, k.addr)
 		return h
 	}) {
@@ -217,18 +217,18 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	}
 	pt.kept.Add(1)
 	pt.probe.record(func() *Hit {
-		at := k.addr
+		at, wholes := k.addr, argumentsFrom(c.wholly(), s, s)
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
 			at = arch.Addr(ip)
 		} else {
-			all := argumentsFrom(c.params, s, s)
+			all := argumentsFrom(c.own(), s, s)
 			n := len(all) - c.locals
 			if h.Args = all[:n:n]; pt.probe.want.locals {
 				h.Locals = all[n:]
 			}
 		}
-		h.Args = pt.withFetched(h.Args, pt.fetch, fetched)
+		h.Args = pt.withFetched(h.Args, pt.fetch, fetched, wholes)
 		if pt.probe.want.regs {
 			h.Args = appendRegs(h.Args, processorRegs{s}, at)
 		}
@@ -243,9 +243,9 @@ func (pt *point) addReturn(h *Hit, s *snapshot, rec *kprobes.HitRecord) {
 	v, _ := s.Get(returnRegister)
 	typed := s.c.typed && !rec.Foreign
 	if typed {
-		h.Results = argumentsFrom(s.c.params, s, s)
+		h.Results = argumentsFrom(s.c.own(), s, s)
 	}
-	h.Ret = returnWord(v, s.c.params, typed)
+	h.Ret = returnWord(v, s.c.own(), typed)
 }
 
 // processorRegs is a snapshot's registers that the processor has.
@@ -265,11 +265,20 @@ func (k *known) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, erro
 }
 
 // withFetched adds those of the values that Fetch wants.
-func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Value) []Arg {
+func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Value, wholes []Arg) []Arg {
 	if by == nil {
 		return args
 	}
-	return replace(args, FetchedArgs(by.Args[:len(pt.probe.want.fetch)], fetched))
+	shown := make([]Arg, len(by.Shown))
+	all := FetchedArgs(by.Args, fetched)
+	for i, x := range by.Shown {
+		if x.IsWhole {
+			shown[i] = wholes[x.Index]
+		} else {
+			shown[i] = all[x.Index]
+		}
+	}
+	return replace(args, shown)
 }
 
 // notice comes with every hit. A probe may be where it was not when it was registered.

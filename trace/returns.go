@@ -105,7 +105,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if !k.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
-	h.Args = pt.withFetched(h.Args, k.fetch, fetched)
+	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
 	pt.addState(h, regs, regs.IP())
 	return h, nil
 }

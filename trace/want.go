@@ -15,22 +15,23 @@ type Want func(*wanted)
 
 // wanted is all that is wanted of a probe's hits.
 type wanted struct {
-	specs     []string // beside the one that the probe was asked for with
-	args      bool
-	locals    bool
-	fetch     []string
-	filter    string
-	returns   bool
-	inlined   bool // calls too that the compiler has replaced by the function's body
-	maxActive int
-	regs      bool
-	stack     int // frames
-	first     firstStack
-	count     bool
-	limit     uint64 // 0 for none
-	queue     *Queue
-	budget    *budget   // nil for one of the probe alone
-	told      *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
+	specs      []string // beside the one that the probe was asked for with
+	args       bool
+	locals     bool
+	fetch      []string
+	filter     string
+	asInSource bool // values of fetch are printed so, where no type is given
+	returns    bool
+	inlined    bool // calls too that the compiler has replaced by the function's body
+	maxActive  int
+	regs       bool
+	stack      int // frames
+	first      firstStack
+	count      bool
+	limit      uint64 // 0 for none
+	queue      *Queue
+	budget     *budget   // nil for one of the probe alone
+	told       *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
 }
 
 // firstStack is a place whose first hit alone has a stack.
@@ -62,10 +63,14 @@ func Args() Want { return func(w *wanted) { w.args = true } }
 // inlined there, if one is. Returns have none.
 func Locals() Want { return func(w *wanted) { w.locals = true } }
 
-// Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string".
+// Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string". Where there is debug information they may name
+// variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does.
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
 
-// If wants hits that meet a filter of the kernel's, over Fetch's names, comm and common_pid; with Args or Locals over parameters and variables too, of returns
+// AsInSource wants what Fetch names without a type as the language of the source writes it, as Args does: texts, structures, lists, names of enumerators.
+func AsInSource() Want { return func(w *wanted) { w.asInSource = true } }
+
+// If wants hits that meet a filter of the kernel's, over Fetch's names, comm and common_pid, and all that Fetch could name, as in "len(o.items) > 3 && $arg2 < 8"; of returns
 // over ret and duration_ns. Other hits are not counted. The target filters by itself as far as it can.
 func If(filter string) Want { return func(w *wanted) { w.filter = filter } }
 
@@ -142,7 +147,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn}
+	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}

@@ -37,8 +37,10 @@ type Scope struct {
 	Register func(name string) (canonical string, ok bool)
 	// AtEntry tells whether the probe is at the first instruction of a function, where $argN are. nil: it is.
 	AtEntry func() bool
-	// Inside tells that the probe is inside of a function, and that names are those of the variables there. Then members of structures follow a dot, too.
+	// Inside tells that the probe is inside of a function, and that names are those of the variables there.
 	Inside bool
+	// AsInSource tells that variables are named by a Path, and that expressions may be long; else they are the kernel's.
+	AsInSource bool
 	// Data tells whether there is a variable or function that @SYM may be about, [MOD:]SYM. nil: believed.
 	Data func(symbol string) bool
 	// Function finds the function that is probed, or whose calls are followed, in debug information.
@@ -113,6 +115,17 @@ func ParseAll(words []string, s Scope) (args []fetch.Arg, from []int, f *caret.F
 	return p.args, from, nil, 0
 }
 
+// ParseExpr reads FETCHARG[:TYPE]. It is called as it is written.
+func ParseExpr(text string, s Scope) (fetch.Arg, error) {
+	p := &parser{s: s}
+	a, f := p.body(text, 0)
+	if f != nil {
+		return fetch.Arg{}, f.In(s.system(), []string{text}, 0)
+	}
+	a.Name = text
+	return a, nil
+}
+
 func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 	name, body, ok := strings.Cut(text, "=")
 	if strings.HasPrefix(text, `\`) { // a text may have an equals sign
@@ -120,7 +133,7 @@ func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 	}
 	switch {
 	case !ok:
-		name, body = generatedName(text, i), text
+		name, body = p.generatedName(text, i), text
 	case len(name) > MaxName:
 		return a, caret.At("ARG_NAME_TOO_LONG", 0)
 	case name == "":
@@ -137,8 +150,11 @@ func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 }
 
 // generatedName is the name of an argument without one: that of the variable, or argN.
-func generatedName(text string, i int) string {
+func (p *parser) generatedName(text string, i int) string {
 	variable, _, _ := strings.Cut(text, ":")
+	if _, ok := ParsePath(variable); ok && p.s.AsInSource {
+		return variable
+	}
 	if lex.IsIdentifier(variable, "") {
 		return variable
 	}
@@ -147,7 +163,7 @@ func generatedName(text string, i int) string {
 
 // body reads FETCHARG[:TYPE], which begins at a column of the word.
 func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
-	if len(s) > MaxText && !p.hasSymbol(s) {
+	if len(s) > MaxText && !p.hasSymbol(s) && !p.s.AsInSource {
 		return a, caret.At("ARG_TOO_LONG", column)
 	}
 	if s == "" {

@@ -44,7 +44,7 @@ func (p *parser) source(s string, column int) (fetch.Source, *caret.Fault) {
 		return p.deref(s, column)
 	case c == '\\':
 		return immediate(s, column)
-	case lex.IsLetter(c):
+	case lex.IsLetter(c), p.s.AsInSource && IsPath(s):
 		if !p.argsAtHand() && !p.s.Inside {
 			return fetch.Source{}, &caret.Fault{ID: "NOSUP_BTFARG", Column: column, Errno: syscall.EINVAL}
 		}

@@ -19,12 +19,6 @@ type Function interface {
 	Variable(name string, path []Member) (Variable, error)
 }
 
-// Member is one step from a structure, or from a pointer to it, to one of its members.
-type Member struct {
-	Name  string
-	Arrow bool // ->, not a dot
-}
-
 // Variable is where a value is and what it is.
 type Variable struct {
 	Source fetch.Source
@@ -52,10 +46,13 @@ var (
 	ErrNoResult   = errors.New("the function returns nothing")
 	ErrNoMember   = errors.New("no such member")
 	ErrNoPointer  = errors.New("not a pointer to a structure")
+	ErrNoElement  = errors.New("no such element")
+	ErrNoLength   = errors.New("it has no length")
+	ErrNoAddress  = errors.New("it has no address")
 	ErrNoType     = errors.New("a type that debug information does not have")
 )
 
-// MemberError tells that a step of a path leads nowhere: Err matches ErrNoMember, ErrNoPointer or ErrNoType.
+// MemberError tells that a step of a path leads nowhere: Err matches one of ErrNoMember to ErrNoType.
 type MemberError struct {
 	Step int // from 0
 	Err  error
@@ -80,13 +77,13 @@ func (p *parser) lookUp() (Function, error) {
 
 var errNoInformation = errors.New("no debug information is looked at")
 
-// variable reads NAME[->MEMBER[->MEMBER|.MEMBER…]].
+// variable reads NAME[->MEMBER[->MEMBER|.MEMBER…]], or a Path.
 func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
-	name, path, columns, f := splitPath(s, column)
+	name, path, columns, f := p.path(s, column)
 	if f != nil {
 		return fetch.Source{}, f
 	}
-	if len(path) > 0 && !path[0].Arrow && !p.s.Inside {
+	if len(path) > 0 && path[0].How == Strict && !path[0].Arrow {
 		return fetch.Source{}, caret.At("NOSUP_DAT_ARG", columns[0])
 	}
 	function, err := p.lookUp()
@@ -107,6 +104,14 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	}
 	p.found = &v
 	return v.Source, nil
+}
+
+func (p *parser) path(s string, column int) (name string, path []Member, columns []int, f *caret.Fault) {
+	if !p.s.AsInSource {
+		return splitPath(s, column)
+	}
+	read, f := readPath(s, column)
+	return read.Name, read.Steps, read.columns, f
 }
 
 // splitPath reads the names of a path and tells where its steps begin.
@@ -149,6 +154,12 @@ func variableFault(err error, column int, columns []int) *caret.Fault {
 		return caret.At("NO_BTF_FIELD", column)
 	case errors.Is(err, ErrNoPointer):
 		return caret.At("NO_PTR_STRCT", column)
+	case errors.Is(err, ErrNoElement):
+		return caret.At("NO_ELEMENT", column)
+	case errors.Is(err, ErrNoLength):
+		return caret.At("NO_LENGTH", column)
+	case errors.Is(err, ErrNoAddress):
+		return caret.At("NO_ADDRESS", column)
 	case errors.Is(err, ErrNoVariable):
 		return caret.At("NO_BTFARG", column)
 	}

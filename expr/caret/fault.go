@@ -94,9 +94,19 @@ var sentences = map[string]sentence{
 	"TOO_MANY_EARGS":    {"Too many entry arguments specified", 0},
 }
 
+// pathSentences are errors about paths, which the kernel's arguments have not.
+var pathSentences = map[string]sentence{
+	"BAD_PATH":      {"Invalid name of a value: it is NAME, x.member, x->member, x[3], *x, &x or len(x)", 0},
+	"PATH_NO_CLOSE": {"A brace or bracket is not closed", 0},
+	"BAD_INDEX":     {"Invalid index: it is a number", 0},
+	"NO_ELEMENT":    {"There is no such element", syscall.ENOENT},
+	"NO_LENGTH":     {"This has no length", 0},
+	"NO_ADDRESS":    {"This has no address: it is in a register, or a bit field", 0},
+}
+
 // Fault is a mistake in a word, before its command, and its place in that, are known.
 type Fault struct {
-	ID     string        // an error of the kernel's table for probes
+	ID     string        // an error of the kernel's table for probes, or one of pathSentences
 	Column int           // in the word
 	Errno  syscall.Errno // 0: that of the table
 }
@@ -106,7 +116,10 @@ func At(id string, column int) *Fault { return &Fault{ID: id, Column: column} }
 
 // In makes the error of a fault in word number w of a command; behind the last word its column is the command's end.
 func (f *Fault) In(system string, words []string, w int) *Error {
-	s := sentences[f.ID]
+	s, known := sentences[f.ID]
+	if !known {
+		s = pathSentences[f.ID]
+	}
 	e := &Error{System: system, ID: f.ID, Text: s.text, Command: strings.Join(words, " "), Errno: f.Errno}
 	if e.Errno == 0 {
 		e.Errno = s.errno

@@ -22,6 +22,8 @@ type parser struct {
 	text string
 	at   int
 	n    int // predicates so far
+	// seen collects operands, whatever fields there are; nil if that is not wanted.
+	seen *[]Operand
 }
 
 func (p Parser) parse(text string) (*node, error) {

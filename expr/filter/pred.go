@@ -78,11 +78,14 @@ func (s *parser) here(id string) error { return s.fail(id, s.at+columnsBehind) }
 
 // predicate reads FIELD OP VALUE.
 func (s *parser) predicate() (*pred, error) {
-	name := s.while(func(c byte) bool { return isAlnum(c) || c == '_' })
+	name := s.name()
 	if name == "" {
 		return nil, s.fail("INVALID_FILTER", s.at)
 	}
 	s.n++
+	if s.seen != nil {
+		return s.skim(name)
+	}
 	p := &pred{field: s.find(name)}
 	if p.field < 0 {
 		return nil, s.here("FIELD_NOT_FOUND")
@@ -100,6 +103,18 @@ func (s *parser) predicate() (*pred, error) {
 	}
 	return p, s.value(p, function)
 }
+
+// name reads a field's name.
+func (s *parser) name() string {
+	if s.Exprs {
+		n := exprLen(s.text[s.at:])
+		s.at += n
+		return s.text[s.at-n : s.at]
+	}
+	return s.while(isNameByte)
+}
+
+func isNameByte(c byte) bool { return isAlnum(c) || c == '_' }
 
 // find is the index of a field. Names that tell of the thread may be in capitals.
 func (s *parser) find(name string) int {

@@ -65,37 +65,65 @@ func (p *prototype) Params() []string {
 
 // Variable implements arg.Function. A result is the first one, of functions that give several.
 func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
+	param, err := p.at(name, path)
+	if err != nil {
+		return v, err
+	}
+	d, err := param.Datum()
+	if err != nil {
+		return v, arg.ErrNoVariable
+	}
+	if v.Type, v.Text, err = typeOf(d); err != nil {
+		v.Untyped, err = true, nil
+	}
+	if v.Source, err = p.sourceOf(name, d); err == nil && d.Len != nil {
+		v.Len, err = p.sourceOf(name, *d.Len)
+	}
+	return v, err
+}
+
+// whole is what a path leads to, as the source's language writes it. ok is false where that is not to be had: at returns there are only results.
+func (p *prototype) whole(name string, path []arg.Member) (v symbols.Param, ok bool) {
+	v, err := p.at(name, path)
+	return v, err == nil && p.isReturn == (name == "$retval")
+}
+
+// at is what a path leads to. The error is one of a Function's Variable.
+func (p *prototype) at(name string, path []arg.Member) (symbols.Param, error) {
 	var param symbols.Param
 	i := slices.IndexFunc(p.params, func(x symbols.Param) bool { return x.Name == name })
 	switch {
 	case name == "$retval" && len(p.results) == 0:
-		return v, arg.ErrNoResult
+		return param, arg.ErrNoResult
 	case name == "$retval":
 		param = p.results[0]
 	case i < 0:
-		return v, arg.ErrNoVariable
+		return param, arg.ErrNoVariable
 	default:
 		param = p.params[i]
 	}
 	steps := make([]symbols.Step, len(path))
 	for i, m := range path {
-		steps[i] = symbols.Step{Member: m.Name, Pointer: m.Arrow}
+		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index}
+		if m.Arrow {
+			steps[i].Kind = symbols.StepArrow
+		}
 	}
-	d, err := param.Datum(steps...)
+	end, err := param.At(name, steps...)
 	if err != nil {
-		return v, stepError(err)
+		return end, stepError(err)
 	}
-	if v.Type, v.Text, err = typeOf(d); err != nil {
-		v.Untyped, err = true, nil
-	}
-	if v.Source, err = p.at(name, d); err == nil && d.Len != nil {
-		v.Len, err = p.at(name, *d.Len)
-	}
-	return v, err
+	return end, nil
 }
 
-// at is where d is, which is a parameter's or the result's.
-func (p *prototype) at(name string, d symbols.Datum) (fetch.Source, error) {
+// kinds are those of steps without an arrow.
+var kinds = map[arg.How]symbols.StepKind{
+	arg.Strict: symbols.StepDot, arg.Either: symbols.StepMember, arg.Element: symbols.StepElement,
+	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength,
+}
+
+// sourceOf is where d is, which is a parameter's or the result's.
+func (p *prototype) sourceOf(name string, d symbols.Datum) (fetch.Source, error) {
 	if name == "$retval" {
 		return p.result(d), nil
 	}
@@ -107,8 +135,16 @@ func stepError(err error) error {
 	switch {
 	case !errors.As(err, &s):
 		return arg.ErrNoVariable
+	case errors.Is(err, symbols.ErrNoPlace):
+		return arg.ErrNoVariable
 	case errors.Is(err, symbols.ErrNoMember):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember}
+	case errors.Is(err, symbols.ErrNoElement):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoElement}
+	case errors.Is(err, symbols.ErrNoLength):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoLength}
+	case errors.Is(err, symbols.ErrNoAddress):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoAddress}
 	}
 	return &arg.MemberError{Step: s.Step, Err: arg.ErrNoPointer}
 }

@@ -29,6 +29,10 @@ type Wish struct {
 	// Inside tells that names are those of the variables there, where the place is inside of a function; else they are the function's parameters, as the kernel
 	// has it.
 	Inside bool
+	// Whole lets Args name what no fetch argument has a type for, such as a whole structure: Values.Wholes.
+	Whole bool
+	// AsInSource wants all that the source names as Wholes, unless a type is given.
+	AsInSource bool
 	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
 	Syscall bool
 	// More is what the Filter may look at beside all that.
@@ -65,9 +69,27 @@ type Place struct {
 
 // Values is how a wish is met at one place. It is not changed after it was made; any number of goroutines may use it.
 type Values struct {
-	Args   []fetch.Arg // those of Wish.Args and Hidden, then others that only the filter needs
+	Args   []fetch.Arg // those of Wish.Args and Hidden but for Wholes, then others that only the filter needs
 	Layout *fetch.Layout
 	Filter *filter.Filter // nil if every hit is wanted
+	// Wholes are values of Wish.Args that are read and printed as the source's language has them, at the hit.
+	Wholes []symbols.Param
+	// Shown is where each of Wish.Args is.
+	Shown []Shown
+}
+
+// Whole is Wholes, none of nil.
+func (v *Values) Whole() []symbols.Param {
+	if v == nil {
+		return nil
+	}
+	return v.Wholes
+}
+
+// Shown is where one of Wish.Args is: among Values.Wholes or Values.Args.
+type Shown struct {
+	IsWhole bool
+	Index   int
 }
 
 // Error is a mistake in a wish.
@@ -194,15 +216,17 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 
 // parse reads all texts of a wish.
 func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
-	scope.Return = w.Return
+	scope.Return, scope.AsInSource = w.Return, true
 	v := &Values{}
-	for _, text := range slices.Concat(w.Args, w.Hidden) {
-		a, err := arg.Parse(text, v.Args, scope)
-		if err != nil {
+	for i, text := range slices.Concat(w.Args, w.Hidden) {
+		if err := v.add(w, text, scope); err != nil {
 			return nil, &Error{Text: text, Err: err}
 		}
-		v.Args = append(v.Args, a)
+		if i == len(w.Args)-1 {
+			v.Shown = v.Shown[:len(w.Args):len(w.Args)]
+		}
 	}
+	v.Shown = v.Shown[:len(w.Args)]
 	if w.Filter == "" {
 		return v, nil
 	}
@@ -211,10 +235,87 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
 	}
 	more := slices.Concat(HitFields, w.More)
+	if err := v.addOperands(w.Filter, more, scope); err != nil {
+		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
+	}
 	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
 	return v, nil
+}
+
+// add adds the value that text names.
+func (v *Values) add(w Wish, text string, scope arg.Scope) error {
+	if w.AsInSource && v.addWhole(text, scope) {
+		return nil
+	}
+	a, err := arg.Parse(text, v.Args, scope)
+	var fault *caret.Error
+	switch {
+	case err == nil:
+		v.Args, v.Shown = append(v.Args, a), append(v.Shown, Shown{Index: len(v.Args)})
+		return nil
+	case w.Whole && errors.As(err, &fault) && (fault.ID == "NOSUP_DAT_ARG" || fault.ID == "NO_BTFARG") && v.addWhole(text, scope):
+		return nil
+	}
+	return err
+}
+
+// addWhole adds the value that text names as [NAME=]PATH, if it names one.
+func (v *Values) addWhole(text string, scope arg.Scope) bool {
+	name, expr, named := strings.Cut(text, "=")
+	if !named {
+		name, expr = text, text
+	}
+	path, ok := arg.ParsePath(expr)
+	if !ok || !arg.IsPath(expr) || scope.Function == nil || v.isTaken(name) {
+		return false
+	}
+	function, err := scope.Function()
+	p, ok := function.(*prototype)
+	if err != nil || !ok {
+		return false
+	}
+	whole, ok := p.whole(path.Name, path.Steps)
+	if !ok {
+		return false
+	}
+	whole.Name = name
+	v.Wholes, v.Shown = append(v.Wholes, whole), append(v.Shown, Shown{IsWhole: true, Index: len(v.Wholes)})
+	return true
+}
+
+// isTaken tells that another value has that name.
+func (v *Values) isTaken(name string) bool {
+	return slices.ContainsFunc(v.Args, func(a fetch.Arg) bool { return a.Name == name }) ||
+		slices.ContainsFunc(v.Wholes, func(p symbols.Param) bool { return p.Name == name })
+}
+
+// addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
+func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) error {
+	for _, x := range filter.Operands(text) {
+		known := func(f fetch.Field) bool { return f.Name == x.Text }
+		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) {
+			continue
+		}
+		a, err := arg.ParseExpr(x.Text+":string", scope)
+		if err != nil {
+			a, err = arg.ParseExpr(x.Text, scope)
+			a.Name = x.Text
+		}
+		var fault *caret.Error
+		switch {
+		case err == nil:
+			a.Name = x.Text
+			v.Args = append(v.Args, a)
+		case x.IsName || !errors.As(err, &fault): // the filter's own error tells that it is not known
+		default:
+			fault.Column += x.At
+			fault.Command = text
+			return fault
+		}
+	}
+	return nil
 }
 
 // paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
@@ -242,7 +343,7 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 // looks at.
 func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
 	for {
-		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function}
+		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err

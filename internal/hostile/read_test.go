@@ -95,7 +95,10 @@ func ask(t *symbols.Table, p *kprobes.Preview, at arch.Addr) {
 	for _, x := range append(params, results...) {
 		x.Value(r, zeroes{})
 		x.Storable()
-		x.Datum(symbols.Step{Member: "next", Pointer: true}, symbols.Step{Member: "inner"}, symbols.Step{Member: "name"})
+		if end, err := x.At("value", symbols.Step{Member: "next"}, symbols.Step{Member: "inner"}, symbols.Step{Kind: symbols.StepElement, Index: 2}); err == nil {
+			end.Value(r, zeroes{})
+			end.Datum()
+		}
 	}
 }
 

@@ -1,0 +1,189 @@
+package arg
+
+import (
+	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/lex"
+)
+
+// How is what a step does.
+type How uint8
+
+// The kinds of steps.
+const (
+	Strict  How = iota // to a member, by an arrow from a pointer alone and by a dot from a structure alone, as the kernel has it
+	Either             // to a member, by a dot or an arrow from either
+	Element            // to an element
+	Target             // to what a pointer leads to
+	Address            // to the address
+	Length             // to the number of elements
+)
+
+// Member is one step of a path, most often to a member of a structure.
+type Member struct {
+	How   How
+	Name  string // of a member
+	Arrow bool   // of a Strict one: ->, not a dot
+	Index int64  // of an Element
+}
+
+// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER and [N]; *X, &X, len(X), (X).
+type Path struct {
+	Name  string
+	Steps []Member
+	// columns are where the steps stand in the text.
+	columns []int
+}
+
+// IsPath tells whether a text looks like a Path, and not like one of the kernel's fetch arguments, but for $retval and for parameters.
+func IsPath(text string) bool {
+	return text != "" && (lex.IsLetter(text[0]) || strings.IndexByte("*&(", text[0]) >= 0 || strings.HasPrefix(text, "$retval"))
+}
+
+// ParsePath reads a Path. ok is false if the text is none.
+func ParsePath(text string) (p Path, ok bool) {
+	p, f := readPath(text, 0)
+	return p, f == nil
+}
+
+// mostSteps is how many steps a path has, at most.
+const mostSteps = 32
+
+// pathReader reads a path from left to right.
+type pathReader struct {
+	Path
+	text   string
+	at     int
+	column int // of the text
+	depth  int
+}
+
+func readPath(text string, column int) (Path, *caret.Fault) {
+	r := &pathReader{text: text, column: column}
+	f := r.unary()
+	if f == nil && r.at < len(text) {
+		f = r.fault("BAD_PATH")
+	}
+	if f == nil && len(r.Steps) > mostSteps {
+		f = r.fault("TOO_MANY_OPS")
+	}
+	return r.Path, f
+}
+
+func (r *pathReader) fault(id string) *caret.Fault { return caret.At(id, r.column+r.at) }
+
+func (r *pathReader) skip() {
+	for r.at < len(r.text) && r.text[r.at] == ' ' {
+		r.at++
+	}
+}
+
+func (r *pathReader) accept(token string) bool {
+	ok := strings.HasPrefix(r.text[r.at:], token)
+	if ok {
+		r.at += len(token)
+	}
+	return ok
+}
+
+func (r *pathReader) step(m Member, at int) {
+	r.Steps, r.columns = append(r.Steps, m), append(r.columns, r.column+at)
+}
+
+// unary reads *X, &X, and what has no such operator in front.
+func (r *pathReader) unary() *caret.Fault {
+	r.skip()
+	at := r.at
+	if r.depth++; r.depth > mostSteps {
+		return r.fault("TOO_MANY_OPS")
+	}
+	defer func() { r.depth-- }()
+	for _, op := range []struct {
+		token string
+		how   How
+	}{{"*", Target}, {"&", Address}} {
+		if r.accept(op.token) {
+			if f := r.unary(); f != nil {
+				return f
+			}
+			r.step(Member{How: op.how}, at)
+			return nil
+		}
+	}
+	return r.postfix()
+}
+
+// postfix reads a name, len(X) or (X), and what follows it.
+func (r *pathReader) postfix() *caret.Fault {
+	at := r.at
+	isLength := r.accept("len(")
+	switch {
+	case isLength || r.accept("("):
+		if f := r.unary(); f != nil {
+			return f
+		}
+		if r.skip(); !r.accept(")") {
+			return r.fault("PATH_NO_CLOSE")
+		}
+		if isLength {
+			r.step(Member{How: Length}, at)
+		}
+	default:
+		r.accept("$") // of $retval
+		if r.Name = r.text[at:r.at] + r.name(); r.Name == "" || r.Name == "$" {
+			return r.fault("BAD_PATH")
+		}
+	}
+	for {
+		at := r.at
+		switch {
+		case r.accept("."), r.accept("->"):
+			name := r.name()
+			if name == "" {
+				return r.fault("BAD_PATH")
+			}
+			r.step(Member{How: Either, Name: name}, at)
+		case r.accept("["):
+			if f := r.element(at); f != nil {
+				return f
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// name reads letters and digits, also those of other scripts, which Go and Rust have in names.
+func (r *pathReader) name() string {
+	from := r.at
+	for r.at < len(r.text) {
+		if c := r.text[r.at]; !lex.IsLetter(c) && c < 0x80 && (r.at == from || !lex.IsDigit(c)) && !(lex.IsDigit(c) && r.isTuple(from)) {
+			break
+		}
+		r.at++
+	}
+	return r.text[from:r.at]
+}
+
+// isTuple tells whether a name that begins at from may be a number: that of a member of a tuple.
+func (r *pathReader) isTuple(from int) bool { return from > 0 && r.text[from-1] == '.' }
+
+func (r *pathReader) element(at int) *caret.Fault {
+	r.skip()
+	from := r.at
+	for r.at < len(r.text) && strings.IndexByte(" ]", r.text[r.at]) < 0 {
+		r.at++
+	}
+	n, ok := lex.Signed(r.text[from:r.at])
+	const most = 1 << 31
+	if !ok || n >= most || n <= -most {
+		r.at = from
+		return r.fault("BAD_INDEX")
+	}
+	if r.skip(); !r.accept("]") {
+		return r.fault("PATH_NO_CLOSE")
+	}
+	r.step(Member{How: Element, Index: n}, at)
+	return nil
+}

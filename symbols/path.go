@@ -1,0 +1,372 @@
+package symbols
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+)
+
+// StepKind says what a Step does.
+type StepKind uint8
+
+// The kinds of steps.
+const (
+	StepMember  StepKind = iota // a Member of a structure, or of the one that a pointer leads to
+	StepDot                     // a Member of a structure alone
+	StepArrow                   // a Member of what a pointer leads to
+	StepElement                 // number Index of an array, of a slice, or from where a pointer leads to
+	StepTarget                  // what a pointer leads to
+	StepAddress                 // the address
+	StepLength                  // how many elements there are, of a text how many bytes
+)
+
+// Step leads from a value to another one.
+type Step struct {
+	Kind   StepKind
+	Member string
+	Index  int64
+}
+
+// Why a step leads nowhere, or a value is at no such place.
+var (
+	ErrNoMember   = errors.New("no member of that name")
+	ErrNotPointer = errors.New("not a pointer to a structure")
+	ErrNoElement  = errors.New("it has no such element")
+	ErrNoLength   = errors.New("it has no length")
+	ErrNoAddress  = errors.New("it has no address")
+	ErrNoPlace    = errors.New("not in a general register or in memory")
+)
+
+// StepError tells which step of a path leads nowhere, and why.
+type StepError struct {
+	Step int // from 0
+	Err  error
+}
+
+// Error implements error.
+func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1, e.Err) }
+
+// Unwrap makes the error match Err.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// At is the value that a path leads to from p, at the same hits. Members of anonymous structures and of base classes are found as in the source. Where an index
+// is not below the length, as far as that is known, the value is unknown. Path is what the value is called. The error is a *StepError, which matches one of
+// ErrNoMember to ErrNoPlace.
+func (p Param) At(name string, path ...Step) (Param, error) {
+	w := &way{Param: p}
+	w.place.parts = slices.Clone(p.place.parts)
+	for i, s := range path {
+		if err := w.step(s); err != nil {
+			return Param{}, &StepError{i, err}
+		}
+	}
+	w.Name, w.Type = name, w.typ.name
+	return w.Param, nil
+}
+
+// way is a value on the way to another one.
+type way struct{ Param }
+
+func (w *way) step(s Step) error {
+	switch {
+	case w.field != nil, w.place.number != nil:
+		return ErrNotPointer // a bit field or a number leads nowhere
+	}
+	switch s.Kind {
+	case StepElement:
+		return w.element(s.Index)
+	case StepTarget:
+		return w.target()
+	case StepAddress:
+		return w.address()
+	case StepLength:
+		return w.length()
+	}
+	return w.member(s)
+}
+
+// member goes to a member. A structure that is referred to is one in the source.
+func (w *way) member(s Step) error {
+	isPointer := w.typ.kind == typePointer || w.typ.kind == typeReference
+	switch {
+	case s.Kind == StepArrow && !isPointer, s.Kind == StepDot && isPointer:
+		return ErrNotPointer
+	case isPointer:
+		if err := w.target(); err != nil {
+			return err
+		}
+	}
+	if s.Kind == StepMember && w.typ != nil && w.typ.kind == typeReference {
+		if err := w.target(); err != nil {
+			return err
+		}
+	}
+	if w.typ == nil || w.typ.kind != typeStruct && w.typ.kind != typeUnion {
+		return ErrNotPointer
+	}
+	off, f, ok := w.typ.member(s.Member, map[*dtype]bool{})
+	switch {
+	case !ok:
+		return ErrNoMember
+	case f.bits:
+		return w.bits(off+f.bit/8-f.off, f)
+	}
+	return w.inside(off, f.typ)
+}
+
+// inside goes to the t that begins off bytes further on.
+func (w *way) inside(off int64, t *dtype) error {
+	p := &w.place
+	if w.typ = t; p.isIndirect || p.isUnknown {
+		p.shift(off)
+		return nil
+	}
+	var parts []part
+	for _, x := range p.parts {
+		if x, some := x.cut(off, t.size); some {
+			parts = append(parts, x)
+		}
+	}
+	if len(parts) == 0 && t.size > 0 {
+		return ErrNoPlace
+	}
+	p.parts = parts
+	return nil
+}
+
+// shift moves what a pointer leads to by so many bytes.
+func (p *place) shift(off int64) {
+	if n := len(p.more); n > 0 {
+		p.more = slices.Clone(p.more)
+		p.more[n-1] += off
+		return
+	}
+	p.behind += off
+}
+
+// cut is the part of the size bytes at off that x has; some is false if it has none.
+func (x part) cut(off, size int64) (cut part, some bool) {
+	first, last := max(off, x.off), min(off+size, x.off+x.size)
+	if first >= last {
+		return part{}, false
+	}
+	skipped := first - x.off
+	x.off, x.size = first-off, last-first
+	if x.reg == "" {
+		x.stack += skipped
+	} else {
+		x.skip += skipped
+	}
+	return x, true
+}
+
+// bits goes to the bit field f, which begins in the byte at off.
+func (w *way) bits(off int64, f dfield) error {
+	f.bit %= 8
+	if f.wide < 1 || f.wide > 64 {
+		return ErrNoPlace
+	}
+	holder := &dtype{kind: typeStruct, name: f.typ.name, size: (f.bit + f.wide + 7) / 8}
+	f.off, w.field = 0, &f
+	return w.inside(off, holder)
+}
+
+// target goes to what a pointer or a reference leads to.
+func (w *way) target() error {
+	if w.typ.kind != typePointer && w.typ.kind != typeReference || w.typ.elem == nil {
+		return ErrNotPointer
+	}
+	w.follow(w.typ.elem)
+	return nil
+}
+
+// follow goes to the t whose address is here.
+func (w *way) follow(t *dtype) {
+	p := &w.place
+	if p.isIndirect {
+		p.more = append(slices.Clone(p.more), 0)
+	}
+	p.isIndirect, w.typ = true, t
+	if len(p.more) == 0 {
+		p.behind = 0
+	}
+}
+
+// element goes to an element.
+func (w *way) element(i int64) error {
+	t := w.typ
+	if t.kind == typeReference && t.elem != nil {
+		w.follow(t.elem)
+		t = w.typ
+	}
+	switch {
+	case t.kind == typeArray && t.elem != nil && len(t.dims) > 1:
+		row := *t
+		row.dims, row.count = t.dims[1:], product(1, t.dims[1])
+		for _, n := range t.dims[2:] {
+			row.count = product(row.count, n)
+		}
+		row.size = product(row.count, t.elem.size)
+		return w.counted(i, t.dims[0], &row)
+	case t.kind == typeArray && t.elem != nil:
+		return w.counted(i, t.count, t.elem)
+	case t.kind == typePointer && t.elem != nil && t.elem.size > 0:
+		w.follow(t.elem)
+		return w.inside(i*t.elem.size, t.elem)
+	}
+	l, ok := t.list(w.lang)
+	if !ok || l.elem == nil || l.elem.size <= 0 || i < 0 || i > largestType/l.elem.size {
+		return ErrNoElement
+	}
+	n := *w
+	if err := n.inside(l.length, wordType); err != nil {
+		return err
+	}
+	if err := w.inside(l.addr, wordType); err != nil {
+		return err
+	}
+	w.place.limits = append(slices.Clone(w.place.limits), limit{&n.place, i})
+	w.follow(l.elem)
+	return w.inside(i*l.elem.size, l.elem)
+}
+
+// counted goes to element i, of type t, of an array of n. A C array whose length is not told has as many as one asks for.
+func (w *way) counted(i, n int64, t *dtype) error {
+	open := n == 0 && w.lang == langC
+	if i < 0 || i >= n && !open || t.size <= 0 || i > largestType/t.size {
+		return ErrNoElement
+	}
+	if open && !w.place.isIndirect {
+		for _, x := range w.place.parts {
+			if x.reg != "" {
+				return ErrNoElement
+			}
+		}
+	}
+	return w.inside(i*t.size, t)
+}
+
+// list is where a value of a type has the address of its elements, and their number.
+type list struct {
+	addr, length int64
+	elem         *dtype
+}
+
+var wordType = &dtype{kind: typeUint, name: "uint64", under: "uint64", size: 8, align: 8}
+
+var octetType = &dtype{kind: typeUint, name: "byte", under: "byte", size: 1, align: 1}
+
+// list is for types that consist of an address and a number.
+func (t *dtype) list(lang language) (l list, ok bool) {
+	switch t.kind {
+	case typeGoString:
+		return list{0, 8, octetType}, true
+	case typeGoSlice:
+		return list{0, 8, t.elem}, true
+	}
+	addr, length, ok := libraryText(lang, t)
+	return list{addr, length, octetType}, ok
+}
+
+// length goes to the number of elements.
+func (w *way) length() error {
+	if w.typ.kind == typeReference && w.typ.elem != nil {
+		w.follow(w.typ.elem)
+	}
+	t := w.typ
+	switch l, ok := t.list(w.lang); {
+	case ok:
+		return w.inside(l.length, lengthType)
+	case t.kind == typeArray && t.count >= 0:
+		n := t.count
+		if len(t.dims) > 1 {
+			n = t.dims[0]
+		}
+		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}}, lengthType
+		return nil
+	case t.kind == typeGoPointer && (strings.HasPrefix(t.under, "map[") || strings.HasPrefix(t.under, "chan ") || strings.HasPrefix(t.under, "<-chan ")):
+		// Both begin with it: runtime.hmap and internal/runtime/maps.Map, runtime.hchan. That of nil is 0.
+		w.follow(lengthType)
+		w.place.number = &number{isNilZero: true}
+		return nil
+	}
+	return ErrNoLength
+}
+
+var lengthType = &dtype{kind: typeInt, name: "int", under: "int", size: 8, align: 8}
+
+// address goes to the address of what is in memory.
+func (w *way) address() error {
+	p, t := &w.place, w.typ
+	switch {
+	case p.isIndirect && len(p.more) > 0:
+		n := len(p.more) - 1
+		p.number, p.more = &number{plus: p.more[n]}, p.more[:n]
+	case p.isIndirect:
+		p.number, p.isIndirect, p.behind = &number{plus: p.behind}, false, 0
+	case p.isOnStack():
+		p.number = &number{plus: p.parts[0].stack}
+		p.parts = []part{{size: 8, reg: host.DwarfNames[host.DwarfSP]}}
+	case !p.isUnknown:
+		return ErrNoAddress
+	}
+	w.typ = &dtype{kind: typePointer, name: strings.TrimSuffix(t.name+" *", " "), size: 8, align: 8, elem: &dtype{kind: typeVoid, name: "void"}}
+	return nil
+}
+
+// isOnStack reports whether the value lies on the stack, in one piece.
+func (p place) isOnStack() bool {
+	for _, x := range p.parts {
+		if x.reg != "" || x.stack-x.off != p.parts[0].stack-p.parts[0].off {
+			return false
+		}
+	}
+	return len(p.parts) > 0 && p.parts[0].off == 0
+}
+
+// number says of a place that the value is made of the number there.
+type number struct {
+	plus      int64 // what is added
+	isNilZero bool  // it is 0 if the address that leads to it is 0
+}
+
+// limit is a number that an index is below, where there is such an element.
+type limit struct {
+	length *place
+	index  int64
+}
+
+// errIndex is a limit that does not hold.
+type errIndex struct{ index, length int64 }
+
+func (e errIndex) Error() string {
+	return fmt.Sprintf("there is no element %d, but %d in all", e.index, e.length)
+}
+
+// check returns an error unless the element is there.
+func (l limit) check(r arch.Regs, m arch.Memory) error {
+	raw, err := l.length.read(wordType, r, m)
+	if err != nil {
+		return err
+	}
+	if n := int64(binary.LittleEndian.Uint64(raw)); n <= l.index {
+		return errIndex{l.index, n}
+	}
+	return nil
+}
+
+// of makes the value of the number that was read; err is why there is none.
+func (n number) of(raw []byte, at arch.Addr, err error) ([]byte, error) {
+	switch {
+	case n.isNilZero && at == 0:
+		return make([]byte, 8), nil
+	case err != nil:
+		return nil, err
+	}
+	return binary.LittleEndian.AppendUint64(nil, uintOf(raw)+uint64(n.plus)), nil
+}
