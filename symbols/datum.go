@@ -22,7 +22,8 @@ const (
 // ShapeCountedText it is the place of the text's address.
 type Datum struct {
 	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
-	Stack int64  // so many bytes above the stack pointer
+	Stack int64  // so many bytes above the stack pointer;
+	Fixed bool   // or it is Stack itself, the same at each hit
 	// Loads lead from there to the datum. Each is an offset: the word read so far is an address, and the next word
 	// (at last the datum itself) is read at that offset from it.
 	Loads []int64
@@ -84,11 +85,13 @@ func (d *datum) counted(lang language) (Datum, bool) {
 
 // word is the 8 bytes at off of d.
 func (d *datum) word(off int64) (w Datum, ok bool) {
-	w = Datum{Reg: d.Reg, Stack: d.Stack, Loads: slices.Clone(d.Loads), Size: 8, Shape: ShapeUnsigned}
+	w = Datum{Reg: d.Reg, Stack: d.Stack, Fixed: d.Fixed, Loads: slices.Clone(d.Loads), Size: 8, Shape: ShapeUnsigned}
 	switch {
 	case len(w.Loads) > 0:
 		w.Loads[len(w.Loads)-1] += off
 		return w, true
+	case w.Fixed:
+		return w, false
 	case w.Reg == "":
 		w.Stack += off
 		return w, true
@@ -104,6 +107,13 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 }
 
 func (d *datum) begin(p place) error {
+	if first := p.parts; !p.isUnknown && p.number == nil && len(p.limits) == 0 && len(first) == 1 && first[0].reg == constantPart && first[0].skip == 0 {
+		d.Fixed, d.Stack = true, first[0].stack
+		if p.isIndirect {
+			d.Loads = append([]int64{p.behind}, p.more...)
+		}
+		return nil
+	}
 	if p.isUnknown || p.number != nil || len(p.limits) > 0 || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
@@ -166,6 +176,9 @@ func (t *dtype) shape(lang language) Shape {
 		return ShapePointer
 	case typeArray:
 		if lang == langC && t.elem != nil && t.elem.isText() {
+			if len(t.dims) > 1 {
+				return ShapeOther
+			}
 			return ShapeText
 		}
 		if t.elem != nil && t.count > 0 && t.elem.isNumber() {

@@ -152,7 +152,8 @@ func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
 }
 
 func (f *formatter) array(t *dtype, raw []byte, depth int) Value {
-	if t.elem.isText() && f.lang == langC {
+	n, elem := t.rows()
+	if elem.isText() && f.lang == langC {
 		for i, c := range raw {
 			if c == 0 {
 				raw = raw[:i]
@@ -161,7 +162,7 @@ func (f *formatter) array(t *dtype, raw []byte, depth int) Value {
 		}
 		return quoted(raw[:min(len(raw), maxString)], len(raw) > maxString)
 	}
-	return f.list("", t.elem, raw, t.count, depth)
+	return f.list("", elem, raw, n, depth)
 }
 
 // slice prints a Go slice: bytes as text, otherwise its first elements.

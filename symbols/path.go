@@ -205,16 +205,9 @@ func (w *way) element(i int64) error {
 		t = w.typ
 	}
 	switch {
-	case t.kind == typeArray && t.elem != nil && len(t.dims) > 1:
-		row := *t
-		row.dims, row.count = t.dims[1:], product(1, t.dims[1])
-		for _, n := range t.dims[2:] {
-			row.count = product(row.count, n)
-		}
-		row.size = product(row.count, t.elem.size)
-		return w.counted(i, t.dims[0], &row)
 	case t.kind == typeArray && t.elem != nil:
-		return w.counted(i, t.count, t.elem)
+		n, inner := t.rows()
+		return w.counted(i, n, inner)
 	case t.kind == typePointer && t.elem != nil && t.elem.size > 0:
 		w.follow(t.elem)
 		return w.inside(i*t.elem.size, t.elem)
@@ -251,6 +244,20 @@ func (w *way) counted(i, n int64, t *dtype) error {
 	return w.inside(i*t.size, t)
 }
 
+// rows are the number and the type of an array's elements, which are arrays too if it has several dimensions.
+func (t *dtype) rows() (n int64, elem *dtype) {
+	if len(t.dims) < 2 || t.kind != typeArray {
+		return t.count, t.elem
+	}
+	row := *t
+	row.dims, row.count = t.dims[1:], 1
+	for _, n := range row.dims {
+		row.count = product(row.count, n)
+	}
+	row.size = product(row.count, t.elem.size)
+	return t.dims[0], &row
+}
+
 // list is where a value of a type has the address of its elements, and their number.
 type list struct {
 	addr, length int64
@@ -283,10 +290,7 @@ func (w *way) length() error {
 	case ok:
 		return w.inside(l.length, lengthType)
 	case t.kind == typeArray && t.count >= 0:
-		n := t.count
-		if len(t.dims) > 1 {
-			n = t.dims[0]
-		}
+		n, _ := t.rows()
 		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}}, lengthType
 		return nil
 	case t.kind == typeGoPointer && (strings.HasPrefix(t.under, "map[") || strings.HasPrefix(t.under, "chan ") || strings.HasPrefix(t.under, "<-chan ")):

@@ -140,8 +140,8 @@ func (r *reader) value(t *dtype, s source, depth int) {
 	case typeStruct, typeUnion:
 		r.structure(t, s, depth)
 	case typeArray, typeVector:
-		if !t.elem.isText() || r.lang != langC {
-			r.elements(t.elem, s, t.count, depth)
+		if n, elem := t.rows(); !elem.isText() || r.lang != langC {
+			r.elements(elem, s, n, depth)
 		}
 	case typeGoString:
 		r.text(s, 0, 8)

@@ -102,6 +102,15 @@ func (p *prototype) at(name string, path []arg.Member) (symbols.Param, error) {
 	default:
 		param = p.params[i]
 	}
+	end, err := param.At(name, Steps(path)...)
+	if err != nil {
+		return end, stepError(err)
+	}
+	return end, nil
+}
+
+// Steps are those of a path, as package symbols goes them.
+func Steps(path []arg.Member) []symbols.Step {
 	steps := make([]symbols.Step, len(path))
 	for i, m := range path {
 		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index}
@@ -109,11 +118,7 @@ func (p *prototype) at(name string, path []arg.Member) (symbols.Param, error) {
 			steps[i].Kind = symbols.StepArrow
 		}
 	}
-	end, err := param.At(name, steps...)
-	if err != nil {
-		return end, stepError(err)
-	}
-	return end, nil
+	return steps
 }
 
 // kinds are those of steps without an arrow.
@@ -154,6 +159,9 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	const word = 8
 	s := fetch.Source{Base: fetch.Argument, Derefs: derefs(d.Loads)}
 	n := slices.Index(p.abi.Args, d.Reg)
+	if d.Fixed {
+		return fixed(d), nil
+	}
 	onStack := d.Reg == "" && d.Stack >= word && d.Stack%word == 0 && (d.Shape != symbols.ShapeText && d.Shape != symbols.ShapeArray || len(d.Loads) > 0)
 	switch {
 	case p.isInside:
@@ -174,8 +182,19 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	return s, nil
 }
 
+// fixed is a constant's source, or that of memory at an address that is always the same.
+func fixed(d symbols.Datum) fetch.Source {
+	if len(d.Loads) == 0 {
+		return fetch.Source{Base: fetch.Immediate, N: d.Stack}
+	}
+	return fetch.Source{Base: fetch.Memory, N: d.Stack + d.Loads[0], Derefs: derefs(d.Loads[1:])}
+}
+
 // result is a result's source, read when the function has returned.
 func (p *prototype) result(d symbols.Datum) fetch.Source {
+	if d.Fixed {
+		return fixed(d)
+	}
 	switch d.Reg {
 	case p.abi.Results[0]:
 		return fetch.Source{Base: fetch.Retval, Derefs: derefs(d.Loads)}

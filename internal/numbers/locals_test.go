@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
@@ -40,13 +43,13 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d stops: %d values are the same; gdb does not know %d, we do not know %d, neither knows %d", all.stops, all.same, all.ours, all.gdbs, all.neither)
-	if least := testsize.Rounds(1500, 1500, 30000); all.same < least {
-		t.Errorf("%d values were compared", all.same)
+	t.Logf("%d stops: %d values are the same, and %d that are reached from them; gdb does not know %d, we do not know %d, neither knows %d", all.stops, all.same, all.reached, all.ours, all.gdbs, all.neither)
+	if least := testsize.Rounds(1500, 1500, 30000); all.same < least || all.reached < least {
+		t.Errorf("%d values were compared, and %d that are reached from them", all.same, all.reached)
 	}
 }
 
-type locals struct{ stops, same, ours, gdbs, neither int }
+type locals struct{ stops, same, ours, gdbs, neither, reached int }
 
 // looking is a program that gdb runs, and we look at.
 type looking struct {
@@ -68,6 +71,7 @@ type stop struct {
 		said
 		Param bool
 	}
+	Paths map[string]said
 }
 
 func (l *looking) run(bin string) {
@@ -166,6 +170,7 @@ func (l *looking) look(text []byte) {
 		l.Errorf("%s: %s: %v", l.what, s.At, err)
 		return
 	}
+	l.reach(&s, seen, regs)
 	ours := map[string]said{}
 	for i, p := range slices.Concat(seen.Params, seen.Locals) {
 		if i < len(seen.Params) && slices.ContainsFunc(seen.Locals, func(q symbols.Param) bool { return q.Name == p.Name }) {
@@ -201,6 +206,37 @@ func (l *looking) look(text []byte) {
 	}
 }
 
+// reach compares what may be reached from variables.
+func (l *looking) reach(s *stop, seen symbols.Variables, regs arch.Regs) {
+	for text, gdbs := range s.Paths {
+		path, ok := arg.ParsePath(text)
+		if !ok {
+			l.Fatalf("%s is no path", text)
+		}
+		all := slices.Concat(seen.Locals, seen.Params) // a local variable hides a parameter
+		i := slices.IndexFunc(all, func(p symbols.Param) bool { return p.Name == path.Name })
+		if i < 0 {
+			continue
+		}
+		end, err := all[i].At(text, values.Steps(path.Steps)...)
+		var v symbols.Value
+		if err == nil {
+			v = end.Value(regs, l.mem)
+			err = v.Err
+		}
+		switch {
+		case err == nil && gdbs.Why != "":
+			l.Errorf("%s: at %s: %s is %s, which gdb does not know: %s", l.what, s.At, text, v.Text, gdbs.Why)
+		case err == nil && !same(decoded(l.T, v.JSON), gdbs.Value):
+			l.Errorf("%s: at %s: %s is %s, and to gdb %s", l.what, s.At, text, v.Text, asJSON(gdbs.Value))
+		case err == nil:
+			l.reached++
+		case gdbs.Why == "" && all[i].Value(regs, l.mem).Err == nil && !errors.Is(err, symbols.ErrNoAddress):
+			l.Errorf("%s: at %s: %s is not known, though %s is: %v", l.what, s.At, text, path.Name, err)
+		}
+	}
+}
+
 // fileMemory is a process's memory.
 type fileMemory struct{ io.ReaderAt }
 
@@ -230,15 +266,16 @@ func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
 // localsGen writes a random program whose functions have many local variables.
 type localsGen struct {
 	*rand.Rand
-	out   strings.Builder
-	names []string // in scope, all of numbers
-	n     int
+	out     strings.Builder
+	names   []string // in scope, all of numbers
+	structs []string // in scope
+	n       int
 }
 
 var localTypes = []string{"signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long", "unsigned long", "float", "double"}
 
 func (g *localsGen) program() string {
-	g.out.WriteString(`struct own { int a; long b; short c[3]; double d; unsigned f : 5; };
+	g.out.WriteString(`struct own { int a; long b; short c[3]; double d; unsigned f : 5; int g : 7; struct { char x; short y[2][3]; } in; char t[5]; };
 volatile long sink;
 __attribute__((noinline)) void keep(void *p) { sink += *(unsigned char *)p; }
 __attribute__((noinline)) long mix(long v) { return v * 31 + (sink & 1); }
@@ -281,11 +318,11 @@ func (g *localsGen) sum() string {
 // block writes n statements.
 func (g *localsGen) block(depth, n int) {
 	tab := strings.Repeat("\t", depth)
-	scope := len(g.names)
+	scope, structs := len(g.names), len(g.structs)
 	for range n {
 		g.n++
 		name := fmt.Sprintf("v%d", g.n)
-		switch k := g.IntN(11); {
+		switch k := g.IntN(12); {
 		case k < 4:
 			fmt.Fprintf(&g.out, "%s%s %s = (%s);\n", tab, g.typ(), name, g.sum())
 			g.names = append(g.names, name)
@@ -293,11 +330,16 @@ func (g *localsGen) block(depth, n int) {
 			fmt.Fprintf(&g.out, "%sstatic int %s;\n%s%s += (int)(%s);\n", tab, name, tab, name, g.sum())
 			g.names = append(g.names, name)
 		case k == 5:
-			fmt.Fprintf(&g.out, "%sstruct own s%d = { .a = (int)(%s), .b = %s, .c = { 1, %d, 3 }, .f = 9 };\n%skeep(&s%d);\n", tab, g.n, g.sum(), g.sum(), g.IntN(100), tab, g.n)
+			fmt.Fprintf(&g.out, "%sstruct own s%d = { .a = (int)(%s), .b = %s, .c = { 1, %d, 3 }, .f = 9, .g = -%d, .in = { 'x', { { 1, 2, 3 }, { 4, %d, 6 } } }, .t = \"text\" };\n%skeep(&s%d);\n",
+				tab, g.n, g.sum(), g.sum(), g.IntN(100), g.IntN(60), g.IntN(100), tab, g.n)
+			g.structs = append(g.structs, fmt.Sprintf("s%d", g.n))
 			g.names = append(g.names, fmt.Sprintf("s%d.a", g.n), fmt.Sprintf("s%d.b", g.n))
 		case k == 9:
 			fmt.Fprintf(&g.out, "%slong %s = %s;\n%skeep(&%s);\n", tab, name, g.sum(), tab, name)
 			g.names = append(g.names, name)
+		case k == 10 && len(g.structs) > 0:
+			fmt.Fprintf(&g.out, "%sstruct own *%s = &%s, **q%s = &%s;\n%skeep(%s);\n%skeep(q%s);\n", tab, name, g.structs[g.IntN(len(g.structs))], name, name, tab, name, tab, name)
+			g.names = append(g.names, name+"->a")
 		case k == 6:
 			fmt.Fprintf(&g.out, "%ssink += (long)helper%d(%s, %s);\n", tab, g.IntN(3), g.sum(), g.sum())
 		case k == 7 && depth < 4:
@@ -308,7 +350,7 @@ func (g *localsGen) block(depth, n int) {
 			fmt.Fprintf(&g.out, "%s}\n", tab)
 		case k == 8 && depth < 4:
 			hidden := g.names[g.IntN(len(g.names))]
-			if strings.Contains(hidden, ".") || strings.HasPrefix(hidden, "p") {
+			if strings.ContainsAny(hidden, ".>") || strings.HasPrefix(hidden, "p") {
 				hidden = "pb"
 			}
 			fmt.Fprintf(&g.out, "%s{\n%s\tlong %s = %d;\n", tab, tab, hidden, g.IntN(1000))
@@ -318,5 +360,5 @@ func (g *localsGen) block(depth, n int) {
 			fmt.Fprintf(&g.out, "%ssink += %s;\n", tab, g.sum())
 		}
 	}
-	g.names = g.names[:max(scope, 3)]
+	g.names, g.structs = g.names[:max(scope, 3)], g.structs[:structs]
 }

@@ -20,6 +20,32 @@ def seen(frame):
     return out
 
 
+def paths(name, v):
+    """What may be reached from a variable, as C writes it."""
+    t = v.type.strip_typedefs()
+    if t.code == gdb.TYPE_CODE_STRUCT:
+        return [name + p for p in (".a", ".c[2]", ".d", ".f", ".g", ".in", ".in.x", ".in.y[1]", ".in.y[1][2]", ".t", ".t[1]")] + ["&" + name, "&%s.in.y[0][1]" % name]
+    if t.code != gdb.TYPE_CODE_PTR:
+        return []
+    if t.target().strip_typedefs().code == gdb.TYPE_CODE_PTR:
+        return ["**" + name, "(*%s)->g" % name, "(*%s)[0].in.y[0]" % name, "&(*%s)->d" % name]
+    return ["*" + name] + [name + p for p in ("->b", "->f", "->in.y[1][0]", "[0].c[1]", "->t")] + ["(*%s).g" % name, "&%s->d" % name]
+
+
+def reached(frame, values):
+    out = {}
+    for name in values:
+        try:
+            for path in paths(name, frame.read_var(name)):
+                try:
+                    out[path] = {"value": typed(gdb.parse_and_eval(path))}
+                except WHYS as why:
+                    out[path] = {"why": str(why) or "?"}
+        except WHYS:
+            pass
+    return out
+
+
 GENERAL = "rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
 
 
@@ -48,7 +74,8 @@ def look():
             break
         frame = gdb.newest_frame()
         at = frame.pc()
-        print(json.dumps({"at": at, "registers": registers(frame), "values": seen(frame)}), flush=True)
+        values = seen(frame)
+        print(json.dumps({"at": at, "registers": registers(frame), "values": values, "paths": reached(frame, values)}), flush=True)
         sys.stdin.readline()
         hits[at] = hits.get(at, 0) + 1
         if hits[at] == 3:
