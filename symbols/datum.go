@@ -34,6 +34,16 @@ type Datum struct {
 	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to
 	Bits  int64 // of a bit field: how many there are; else 0
 	Len   *Datum
+	// Limits hold where there is such a value: each length is more than its index.
+	Limits []Limit
+	// IsNilZero says that it is 0 where the address that Loads lead to last is 0.
+	IsNilZero bool
+}
+
+// Limit is a length that is more than an index.
+type Limit struct {
+	Length Datum
+	Index  int64
 }
 
 // Datum returns the place of p. It holds at the function's entry for a result of
@@ -42,6 +52,14 @@ func (p Param) Datum() (Datum, error) {
 	d := &datum{typ: p.typ}
 	if err := d.begin(p.place); err != nil {
 		return Datum{}, err
+	}
+	for _, l := range p.place.limits {
+		n, err := (Param{typ: wordType, lang: p.lang, place: *l.length}).Datum()
+		if err != nil {
+			return Datum{}, err
+		}
+		n.Limits = nil // they are among the others
+		d.Limits = append(d.Limits, Limit{n, l.index})
 	}
 	if f := p.field; f != nil {
 		d.Bit, d.Bits, d.typ = f.bit, f.wide, f.typ
@@ -85,7 +103,7 @@ func (d *datum) counted(lang language) (Datum, bool) {
 
 // word is the 8 bytes at off of d.
 func (d *datum) word(off int64) (w Datum, ok bool) {
-	w = Datum{Reg: d.Reg, Stack: d.Stack, Fixed: d.Fixed, Loads: slices.Clone(d.Loads), Size: 8, Shape: ShapeUnsigned}
+	w = Datum{Reg: d.Reg, Stack: d.Stack, Fixed: d.Fixed, Limits: d.Limits, Loads: slices.Clone(d.Loads), Size: 8, Shape: ShapeUnsigned}
 	switch {
 	case len(w.Loads) > 0:
 		w.Loads[len(w.Loads)-1] += off
@@ -107,14 +125,15 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 }
 
 func (d *datum) begin(p place) error {
-	if first := p.parts; !p.isUnknown && p.number == nil && len(p.limits) == 0 && len(first) == 1 && first[0].reg == constantPart && first[0].skip == 0 {
+	d.IsNilZero = p.number != nil && p.number.isNilZero
+	if first := p.parts; !p.isUnknown && (p.number == nil || d.IsNilZero) && len(first) == 1 && first[0].reg == constantPart && first[0].skip == 0 {
 		d.Fixed, d.Stack = true, first[0].stack
 		if p.isIndirect {
 			d.Loads = append([]int64{p.behind}, p.more...)
 		}
 		return nil
 	}
-	if p.isUnknown || p.number != nil || len(p.limits) > 0 || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
+	if p.isUnknown || p.number != nil && !d.IsNilZero || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
 	if first := p.parts[0]; len(p.parts) > 1 && first.size < min(d.typ.size, 8) {

@@ -293,8 +293,7 @@ func (w *way) length() error {
 		n, _ := t.rows()
 		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}}, lengthType
 		return nil
-	case t.kind == typeGoPointer && (strings.HasPrefix(t.under, "map[") || strings.HasPrefix(t.under, "chan ") || strings.HasPrefix(t.under, "<-chan ")):
-		// Both begin with it: runtime.hmap and internal/runtime/maps.Map, runtime.hchan. That of nil is 0.
+	case t.kind == typeGoPointer && t.hasLength: // that of nil is 0
 		w.follow(lengthType)
 		w.place.number = &number{isNilZero: true}
 		return nil

@@ -50,6 +50,8 @@ type dtype struct {
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
+	// hasLength says of a Go map or channel that what it leads to begins with its length: runtime.hmap and internal/runtime/maps.Map, runtime.hchan.
+	hasLength bool
 	// isUnsigned says that a character or an enumeration has no sign.
 	isUnsigned bool
 
@@ -405,7 +407,7 @@ func (r *typeReader) fillGo(t *dtype, e *dwarf.Entry) {
 	const kChan, kFunc, kInterface, kMap, kSlice, kString = 18, 19, 20, 21, 23, 24
 	switch kind {
 	case kChan, kFunc, kMap:
-		t.kind, t.size, t.align = typeGoPointer, 8, 8
+		t.kind, t.size, t.align, t.hasLength = typeGoPointer, 8, 8, kind != kFunc
 	case kInterface:
 		t.kind, t.size, t.align = typeGoInterface, 16, 8
 	case kSlice:

@@ -102,6 +102,8 @@ func fetchedText(t fetch.Type, v fetch.Value) string {
 			elems[i] = fetchedText(t, e)
 		}
 		return "{" + strings.Join(elems, ",") + "}"
+	case v.Absent:
+		return "?"
 	case v.Fault:
 		return fetch.FaultText
 	}

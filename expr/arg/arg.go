@@ -194,6 +194,11 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 			// The register, as the kernel reads it where it knows no type: of a structure it has a part.
 		case p.found.Untyped:
 			return a, caret.At("NOSUP_DAT_ARG", column)
+		case p.found.Text == TextCounted && p.s.AsInSource: // the kernel has no such texts
+			t, _ = p.parseType("string")
+			if f := p.textVariable(&source, t, column); f != nil {
+				return a, f
+			}
 		case p.found.Text == TextArray:
 			t, _ = p.parseType("string")
 		case p.found.Type.Name != "":

@@ -36,7 +36,11 @@ func (l *Layout) DecodeFields(payload []byte, fields []program.Field, h Host) []
 }
 
 func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value {
+	own := len(fields) - p.limits
+	fields, lengths := fields[:own], fields[own:]
 	switch {
+	case !within(a.Source.Limits, payload, lengths):
+		return Value{Fault: true, Absent: true}
 	case a.Source.Base == Comm:
 		return Value{S: h.Comm}
 	case len(fields) == 0:
@@ -56,7 +60,20 @@ func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value
 	}
 	v := a.Type.value(payload[fields[0].Off:][:word], h)
 	v.Fault = result(payload, fields[0]) < 0
+	if last := fields[own-1]; v.Fault && p.isNilZero && result(payload, last) >= 0 && binary.LittleEndian.Uint64(payload[last.Off:]) == 0 {
+		v.Fault = false // U is 0
+	}
 	return v
+}
+
+// within tells whether there is a value, by the lengths in fields.
+func within(limits []Limit, payload []byte, lengths []program.Field) bool {
+	for i, f := range lengths {
+		if n := int64(binary.LittleEndian.Uint64(payload[f.Off:])); result(payload, f) < 0 || n <= limits[i].Index {
+			return false
+		}
+	}
+	return true
 }
 
 // result is what reading a field has resulted in: negative if it could not be read.

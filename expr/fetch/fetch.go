@@ -26,6 +26,16 @@ type Source struct {
 	// no zero at its end, as in Go, C++ and Rust; nil for others. The kernel has no
 	// such strings.
 	Len *Source
+	// Limits hold where there is such a value, of slices and the like; else it is Absent. The kernel has none.
+	Limits []Limit
+	// IsNilZero tells that it is 0 where the last address is 0: the length of a Go map.
+	IsNilZero bool
+}
+
+// Limit is a length that is more than an index.
+type Limit struct {
+	Length Source
+	Index  int64
 }
 
 // Base is what a source begins with.
@@ -108,4 +118,6 @@ type Value struct {
 	S     string  // strings, and symbols as text
 	Elems []Value // of an array
 	Fault bool    // memory that could not be read; U is 0 then
+	// Absent tells of a Fault that there is no such element. No filter compares it.
+	Absent bool
 }

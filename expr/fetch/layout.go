@@ -47,6 +47,8 @@ type Layout struct {
 // plan is how one argument is recorded.
 type plan struct {
 	item, items int          // the first of its items and how many they are; none for what is known without
+	limits      int          // how many of them, the last ones, are lengths,
+	isNilZero   bool         // or the last one is the address that leads to the value
 	known       Value        // what is known without
 	number      program.Expr // the value, if it is one number
 	isNumber    bool
@@ -99,6 +101,7 @@ func (l *Layout) textSize() (int, error) {
 		switch n := max(a.Type.Count, 1); {
 		case a.isString() && !a.constant():
 			strings += n
+			fixed += 2 * word * len(a.Source.Limits)
 			if a.Source.Len != nil {
 				fixed += 2 * word
 			}
@@ -193,8 +196,29 @@ func (l *Layout) plan(a Arg, text int) (plan, error) {
 	if p.isNumber {
 		l.add(program.Item{Value: p.number})
 	}
+	return p, l.planLimits(&p, a.Source)
+}
+
+// planLimits adds the items that tell whether there is a value.
+func (l *Layout) planLimits(p *plan, s Source) error {
+	for _, limit := range s.Limits {
+		n, err := l.length(limit.Length)
+		if err != nil {
+			return err
+		}
+		l.add(program.Item{Value: n})
+	}
+	p.limits = len(s.Limits)
+	if p.isNilZero = s.IsNilZero && len(s.Derefs) > 0 && p.limits == 0; p.isNilZero {
+		s.Derefs = s.Derefs[:len(s.Derefs)-1]
+		at, err := l.length(s)
+		if err != nil {
+			return err
+		}
+		l.add(program.Item{Value: at})
+	}
 	p.items = len(l.items) - p.item
-	return p, nil
+	return nil
 }
 
 // length is the number that s leads to.
@@ -285,9 +309,9 @@ func (l *Layout) Program(name string, filter program.Cond, ring program.Map) (*p
 }
 
 // Expr is argument i as a number of 64 bits, extended by its sign; 0 where memory can't be read. ok is false if
-// a program can't compute it: strings, arrays, bit fields, floating-point numbers.
+// a program can't compute it: strings, arrays, bit fields, floating-point numbers, elements that may not be there.
 func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
-	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber || l.plans[i].limits > 0 {
 		return e, false
 	}
 	switch l.args[i].Type.Kind {
@@ -300,7 +324,7 @@ func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
 // Text returns the place of argument i, a string, and how many bytes of it are kept,
 // with its zero. ok is false if it is no string, or is not in memory.
 func (l *Layout) Text(i int) (at program.Expr, size int, ok bool) {
-	if i < 0 || i >= len(l.plans) || !l.plans[i].isText {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isText || l.plans[i].limits > 0 {
 		return at, 0, false
 	}
 	return l.plans[i].text, l.items[l.plans[i].item].Max, true

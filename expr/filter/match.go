@@ -21,6 +21,9 @@ func (p *pred) match(values []fetch.Value) bool {
 	if p.field < len(values) {
 		v = values[p.field]
 	}
+	if v.Absent {
+		return false
+	}
 	switch p.is {
 	case aString:
 		return p.matchString(p.textOf(v))

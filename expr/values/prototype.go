@@ -79,6 +79,14 @@ func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, er
 	if v.Source, err = p.sourceOf(name, d); err == nil && d.Len != nil {
 		v.Len, err = p.sourceOf(name, *d.Len)
 	}
+	v.Source.IsNilZero = d.IsNilZero
+	for _, l := range d.Limits {
+		length, failed := p.sourceOf(name, l.Length)
+		if err == nil {
+			err = failed
+		}
+		v.Source.Limits = append(v.Source.Limits, fetch.Limit{Length: length, Index: l.Index})
+	}
 	return v, err
 }
 
