@@ -36,6 +36,9 @@ type Datum struct {
 	Len   *Datum
 	// Limits hold where there is such a value: each length is more than its index.
 	Limits []Limit
+	// From, unless it is nil, is taken off, and the rest divided by Per: two addresses tell how many elements there are.
+	From *Datum
+	Per  int64
 	// IsNilZero says that it is 0 where the address that Loads lead to last is 0.
 	IsNilZero bool
 }
@@ -53,8 +56,15 @@ func (p Param) Datum() (Datum, error) {
 	if err := d.begin(p.place); err != nil {
 		return Datum{}, err
 	}
+	if n := p.place.number; n != nil && n.from != nil {
+		from, err := (Param{typ: wordType, lang: p.lang, place: *n.from}).Datum()
+		if err != nil {
+			return Datum{}, err
+		}
+		d.From, d.Per = &from, n.size
+	}
 	for _, l := range p.place.limits {
-		n, err := (Param{typ: wordType, lang: p.lang, place: *l.length}).Datum()
+		n, err := (Param{typ: lengthType, lang: p.lang, place: *l.length}).Datum()
 		if err != nil {
 			return Datum{}, err
 		}
@@ -126,14 +136,15 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 
 func (d *datum) begin(p place) error {
 	d.IsNilZero = p.number != nil && p.number.isNilZero
-	if first := p.parts; !p.isUnknown && (p.number == nil || d.IsNilZero) && len(first) == 1 && first[0].reg == constantPart && first[0].skip == 0 {
+	isOther := p.number != nil && p.number.plus != 0 // an address
+	if first := p.parts; !p.isUnknown && !isOther && len(first) == 1 && first[0].reg == constantPart && first[0].skip == 0 {
 		d.Fixed, d.Stack = true, first[0].stack
 		if p.isIndirect {
 			d.Loads = append([]int64{p.behind}, p.more...)
 		}
 		return nil
 	}
-	if p.isUnknown || p.number != nil && !d.IsNilZero || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
+	if p.isUnknown || isOther || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
 	if first := p.parts[0]; len(p.parts) > 1 && first.size < min(d.typ.size, 8) {

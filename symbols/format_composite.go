@@ -12,8 +12,11 @@ import (
 )
 
 func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
-	if v, ok := f.library(t, raw); ok {
-		return v
+	if x, ok := t.sequence(f.lang); ok {
+		if x.isText {
+			return f.text(arch.Addr(uintOf(raw[x.addr:x.addr+8])), uintOf(raw[x.length:x.length+8]))
+		}
+		return f.elements(t, x, raw, depth)
 	}
 	var parts []string
 	object := map[string]any{}
@@ -127,28 +130,6 @@ func (f dfield) of(raw []byte) (value []byte, ok bool) {
 		value[i/8] |= raw[from/8] >> (from % 8) & 1 << (i % 8)
 	}
 	return value, true
-}
-
-// library prints the string types of C++'s and Rust's libraries as text, not as structures.
-func (f *formatter) library(t *dtype, raw []byte) (Value, bool) {
-	addr, length, ok := libraryText(f.lang, t)
-	if !ok {
-		return Value{}, false
-	}
-	return f.text(arch.Addr(uintOf(raw[addr:addr+8])), uintOf(raw[length:length+8])), true
-}
-
-// libraryText returns the offsets of the address and the length in a library's string of type t.
-func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
-	switch {
-	case lang == langC && strings.HasPrefix(t.under, "basic_string<char,"):
-		return 0, 8, t.size == 32 // libstdc++, new ABI: pointer, length, local buffer
-	case lang == langC && strings.HasPrefix(t.under, "basic_string_view<char,"):
-		return 8, 0, t.size == 16
-	case lang == langRust && (t.under == "&str" || t.under == "&mut str"):
-		return 0, 8, t.size == 16
-	}
-	return 0, 0, false
 }
 
 func (f *formatter) array(t *dtype, raw []byte, depth int) Value {

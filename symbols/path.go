@@ -109,7 +109,11 @@ func (w *way) member(s Step) error {
 	if w.typ == nil || w.typ.kind != typeStruct && w.typ.kind != typeUnion {
 		return ErrNotPointer
 	}
-	off, f, ok := w.typ.member(s.Member, map[*dtype]bool{})
+	name := s.Member
+	if w.lang == langRust && name != "" && name[0] >= '0' && name[0] <= '9' {
+		name = "__" + name // of a tuple
+	}
+	off, f, ok := w.typ.member(name, map[*dtype]bool{})
 	switch {
 	case !ok:
 		return ErrNoMember
@@ -212,20 +216,32 @@ func (w *way) element(i int64) error {
 		w.follow(t.elem)
 		return w.inside(i*t.elem.size, t.elem)
 	}
-	l, ok := t.list(w.lang)
-	if !ok || l.elem == nil || l.elem.size <= 0 || i < 0 || i > largestType/l.elem.size {
+	s, ok := t.sequence(w.lang)
+	if !ok || s.elem.size <= 0 || i < 0 || i > largestType/s.elem.size {
 		return ErrNoElement
 	}
 	n := *w
-	if err := n.inside(l.length, wordType); err != nil {
+	if err := n.countOf(s); err != nil {
 		return err
 	}
-	if err := w.inside(l.addr, wordType); err != nil {
+	if err := w.inside(s.addr, wordType); err != nil {
 		return err
 	}
 	w.place.limits = append(slices.Clone(w.place.limits), limit{&n.place, i})
-	w.follow(l.elem)
-	return w.inside(i*l.elem.size, l.elem)
+	w.follow(s.elem)
+	return w.inside(i*s.elem.size, s.elem)
+}
+
+// countOf goes to how many elements there are.
+func (w *way) countOf(s sequence) error {
+	from := *w
+	err := w.inside(s.length, lengthType)
+	if err != nil || !s.isSpan {
+		return err
+	}
+	err = from.inside(s.addr, wordType)
+	w.place.number = &number{from: &from.place, size: s.elem.size}
+	return err
 }
 
 // counted goes to element i, of type t, of an array of n. A C array whose length is not told has as many as one asks for.
@@ -258,27 +274,9 @@ func (t *dtype) rows() (n int64, elem *dtype) {
 	return t.dims[0], &row
 }
 
-// list is where a value of a type has the address of its elements, and their number.
-type list struct {
-	addr, length int64
-	elem         *dtype
-}
-
 var wordType = &dtype{kind: typeUint, name: "uint64", under: "uint64", size: 8, align: 8}
 
 var octetType = &dtype{kind: typeUint, name: "byte", under: "byte", size: 1, align: 1}
-
-// list is for types that consist of an address and a number.
-func (t *dtype) list(lang language) (l list, ok bool) {
-	switch t.kind {
-	case typeGoString:
-		return list{0, 8, octetType}, true
-	case typeGoSlice:
-		return list{0, 8, t.elem}, true
-	}
-	addr, length, ok := libraryText(lang, t)
-	return list{addr, length, octetType}, ok
-}
 
 // length goes to the number of elements.
 func (w *way) length() error {
@@ -286,9 +284,9 @@ func (w *way) length() error {
 		w.follow(w.typ.elem)
 	}
 	t := w.typ
-	switch l, ok := t.list(w.lang); {
+	switch s, ok := t.sequence(w.lang); {
 	case ok:
-		return w.inside(l.length, lengthType)
+		return w.countOf(s)
 	case t.kind == typeArray && t.count >= 0:
 		n, _ := t.rows()
 		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}}, lengthType
@@ -334,8 +332,10 @@ func (p place) isOnStack() bool {
 
 // number says of a place that the value is made of the number there.
 type number struct {
-	plus      int64 // what is added
-	isNilZero bool  // it is 0 if the address that leads to it is 0
+	plus      int64  // what is added
+	from      *place // the address up to which it is counted down, in units of size bytes; nil for none
+	size      int64
+	isNilZero bool // it is 0 if the address that leads to it is 0
 }
 
 // limit is a number that an index is below, where there is such an element.
@@ -364,12 +364,23 @@ func (l limit) check(r arch.Regs, m arch.Memory) error {
 }
 
 // of makes the value of the number that was read; err is why there is none.
-func (n number) of(raw []byte, at arch.Addr, err error) ([]byte, error) {
+func (n number) of(raw []byte, at arch.Addr, err error, r arch.Regs, m arch.Memory) ([]byte, error) {
 	switch {
 	case n.isNilZero && at == 0:
 		return make([]byte, 8), nil
 	case err != nil:
 		return nil, err
 	}
-	return binary.LittleEndian.AppendUint64(nil, uintOf(raw)+uint64(n.plus)), nil
+	v := uintOf(raw) + uint64(n.plus)
+	if n.from != nil {
+		first, err := n.from.read(wordType, r, m)
+		if err != nil {
+			return nil, err
+		}
+		if v -= uintOf(first); int64(v) < 0 || int64(v)%n.size != 0 {
+			return nil, errNoPlace
+		}
+		v /= uint64(n.size)
+	}
+	return binary.LittleEndian.AppendUint64(nil, v), nil
 }

@@ -14,6 +14,7 @@ type ReadKind uint8
 const (
 	ReadBytes   ReadKind = iota // Max
 	ReadCounted                 // Count elements of Elem bytes, Max at most
+	ReadArray                   // Max, or of these what lies in the first page
 	ReadText                    // up to and including the first zero; without a zero, Max bytes, or up to the end of a mapping
 )
 
@@ -49,6 +50,9 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 func (r *reader) place(p place, size int64, sp string) source {
 	for _, l := range p.limits {
 		r.place(*l.length, 8, sp)
+	}
+	if p.number != nil && p.number.from != nil {
+		r.place(*p.number.from, 8, sp)
 	}
 	words := r.parts(p, sp)
 	if !p.isIndirect {
@@ -159,8 +163,12 @@ func (r *reader) text(s source, addr, length int64) {
 
 // structure does as formatter.structure.
 func (r *reader) structure(t *dtype, s source, depth int) {
-	if addr, length, ok := libraryText(r.lang, t); ok {
-		r.text(s, addr, length)
+	if x, ok := t.sequence(r.lang); ok {
+		if x.isText {
+			r.text(s, x.addr, x.length)
+		} else {
+			r.sequence(x, s, depth)
+		}
 		return
 	}
 	for _, m := range t.field {

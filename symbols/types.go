@@ -50,6 +50,7 @@ type dtype struct {
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
+	param    *dtype // the first type that a Rust Vec was made for
 	// hasLength says of a Go map or channel that what it leads to begins with its length: runtime.hmap and internal/runtime/maps.Map, runtime.hchan.
 	hasLength bool
 	// isUnsigned says that a character or an enumeration has no sign.
@@ -225,6 +226,10 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			}
 		case dwarf.TagSubprogram:
 			class.member(c)
+		case dwarf.TagTemplateTypeParameter:
+			if r.lang == langRust && t.param == nil && strings.HasPrefix(t.name, "Vec<") {
+				t.param = r.ref(c)
+			}
 		case dwarf.TagVariantPart: // Rust enumeration
 			parts = append(parts, c)
 		}

@@ -87,7 +87,7 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 		at, raw, err = p.follow(arch.Addr(binary.LittleEndian.Uint64(raw)), t.size, m)
 	}
 	if p.number != nil {
-		return p.number.of(raw, at, err)
+		return p.number.of(raw, at, err, r, m)
 	}
 	return raw, err
 }

@@ -116,6 +116,8 @@ func (c *capture) addReads(reads []symbols.Read) {
 		switch r.Kind {
 		case symbols.ReadBytes:
 			item.Kind = program.Bytes
+		case symbols.ReadArray:
+			item.Kind = program.Array
 		case symbols.ReadCounted:
 			item.Kind, item.Len, item.Elem = program.CountedBytes, c.expr(r.Count), int(r.Elem)
 		case symbols.ReadText:
@@ -238,6 +240,8 @@ func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 	switch {
 	case result < 0, result > int64(len(bytes)):
 		x.bytes = nil
+	case r.Kind == symbols.ReadArray && result > 0:
+		x.bytes = bytes[:result]
 	case r.Kind == symbols.ReadCounted:
 		x.bytes = bytes[:result]
 	case r.Kind == symbols.ReadText && result > 0 && result <= r.Max && bytes[result-1] == 0:

@@ -36,7 +36,7 @@ func (l *Layout) DecodeFields(payload []byte, fields []program.Field, h Host) []
 }
 
 func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value {
-	own := len(fields) - p.limits
+	own := len(fields) - p.lengths
 	fields, lengths := fields[:own], fields[own:]
 	switch {
 	case !within(a.Source.Limits, payload, lengths):
@@ -58,6 +58,10 @@ func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value
 	case a.Type.Count > 0:
 		return a.Type.array(payload, fields[0], h)
 	}
+	if a.Source.From != nil {
+		n, ok := between(a.Source, payload, fields)
+		return Value{U: uint64(n), Fault: !ok}
+	}
 	v := a.Type.value(payload[fields[0].Off:][:word], h)
 	v.Fault = result(payload, fields[0]) < 0
 	if last := fields[own-1]; v.Fault && p.isNilZero && result(payload, last) >= 0 && binary.LittleEndian.Uint64(payload[last.Off:]) == 0 {
@@ -68,12 +72,29 @@ func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value
 
 // within tells whether there is a value, by the lengths in fields.
 func within(limits []Limit, payload []byte, lengths []program.Field) bool {
-	for i, f := range lengths {
-		if n := int64(binary.LittleEndian.Uint64(payload[f.Off:])); result(payload, f) < 0 || n <= limits[i].Index {
+	for _, l := range limits {
+		n, ok := between(l.Length, payload, lengths)
+		if !ok || n <= l.Index {
 			return false
+		}
+		if lengths = lengths[1:]; l.Length.From != nil {
+			lengths = lengths[1:]
 		}
 	}
 	return true
+}
+
+// between is the number of s in the first of fields, or, with From, between that and the second one.
+func between(s Source, payload []byte, fields []program.Field) (n int64, ok bool) {
+	n = int64(binary.LittleEndian.Uint64(payload[fields[0].Off:]))
+	if ok = result(payload, fields[0]) >= 0; !ok || s.From == nil {
+		return n, ok
+	}
+	n -= int64(binary.LittleEndian.Uint64(payload[fields[1].Off:]))
+	if n < 0 || s.Per <= 0 || n%s.Per != 0 || result(payload, fields[1]) < 0 {
+		return 0, false
+	}
+	return n / s.Per, true
 }
 
 // result is what reading a field has resulted in: negative if it could not be read.

@@ -28,6 +28,9 @@ type Source struct {
 	Len *Source
 	// Limits hold where there is such a value, of slices and the like; else it is Absent. The kernel has none.
 	Limits []Limit
+	// From, unless it is nil, is taken off, and the rest divided by Per: how many elements lie between two addresses.
+	From *Source
+	Per  int64
 	// IsNilZero tells that it is 0 where the last address is 0: the length of a Go map.
 	IsNilZero bool
 }

@@ -47,7 +47,7 @@ type Layout struct {
 // plan is how one argument is recorded.
 type plan struct {
 	item, items int          // the first of its items and how many they are; none for what is known without
-	limits      int          // how many of them, the last ones, are lengths,
+	lengths     int          // how many of them, the last ones, are for the source's limits,
 	isNilZero   bool         // or the last one is the address that leads to the value
 	known       Value        // what is known without
 	number      program.Expr // the value, if it is one number
@@ -101,7 +101,7 @@ func (l *Layout) textSize() (int, error) {
 		switch n := max(a.Type.Count, 1); {
 		case a.isString() && !a.constant():
 			strings += n
-			fixed += 2 * word * len(a.Source.Limits)
+			fixed += 4 * word * len(a.Source.Limits)
 			if a.Source.Len != nil {
 				fixed += 2 * word
 			}
@@ -199,23 +199,31 @@ func (l *Layout) plan(a Arg, text int) (plan, error) {
 	return p, l.planLimits(&p, a.Source)
 }
 
-// planLimits adds the items that tell whether there is a value.
+// planLimits adds the items that tell whether there is a value, and what else it is made of.
 func (l *Layout) planLimits(p *plan, s Source) error {
+	p.isNilZero = s.IsNilZero && len(s.Derefs) > 0 && s.From == nil
+	var words []Source
+	switch {
+	case s.From != nil:
+		words = append(words, *s.From)
+	case p.isNilZero:
+		last := s
+		last.Derefs = s.Derefs[:len(s.Derefs)-1]
+		words = append(words, last)
+	}
+	own := len(words)
 	for _, limit := range s.Limits {
-		n, err := l.length(limit.Length)
+		if words = append(words, limit.Length); limit.Length.From != nil {
+			words = append(words, *limit.Length.From)
+		}
+	}
+	p.lengths = len(words) - own
+	for _, w := range words {
+		n, err := l.length(w)
 		if err != nil {
 			return err
 		}
 		l.add(program.Item{Value: n})
-	}
-	p.limits = len(s.Limits)
-	if p.isNilZero = s.IsNilZero && len(s.Derefs) > 0 && p.limits == 0; p.isNilZero {
-		s.Derefs = s.Derefs[:len(s.Derefs)-1]
-		at, err := l.length(s)
-		if err != nil {
-			return err
-		}
-		l.add(program.Item{Value: at})
 	}
 	p.items = len(l.items) - p.item
 	return nil
@@ -309,9 +317,10 @@ func (l *Layout) Program(name string, filter program.Cond, ring program.Map) (*p
 }
 
 // Expr is argument i as a number of 64 bits, extended by its sign; 0 where memory can't be read. ok is false if
-// a program can't compute it: strings, arrays, bit fields, floating-point numbers, elements that may not be there.
+// a program can't compute it: strings, arrays, bit fields, floating-point numbers, elements that may not be there,
+// numbers of elements between addresses.
 func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
-	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber || l.plans[i].limits > 0 {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber || l.plans[i].lengths > 0 || l.args[i].Source.From != nil {
 		return e, false
 	}
 	switch l.args[i].Type.Kind {
@@ -324,7 +333,7 @@ func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
 // Text returns the place of argument i, a string, and how many bytes of it are kept,
 // with its zero. ok is false if it is no string, or is not in memory.
 func (l *Layout) Text(i int) (at program.Expr, size int, ok bool) {
-	if i < 0 || i >= len(l.plans) || !l.plans[i].isText || l.plans[i].limits > 0 {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isText || l.plans[i].lengths > 0 {
 		return at, 0, false
 	}
 	return l.plans[i].text, l.items[l.plans[i].item].Max, true

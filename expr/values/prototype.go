@@ -79,7 +79,6 @@ func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, er
 	if v.Source, err = p.sourceOf(name, d); err == nil && d.Len != nil {
 		v.Len, err = p.sourceOf(name, *d.Len)
 	}
-	v.Source.IsNilZero = d.IsNilZero
 	for _, l := range d.Limits {
 		length, failed := p.sourceOf(name, l.Length)
 		if err == nil {
@@ -136,11 +135,21 @@ var kinds = map[arg.How]symbols.StepKind{
 }
 
 // sourceOf is where d is, which is a parameter's or the result's.
-func (p *prototype) sourceOf(name string, d symbols.Datum) (fetch.Source, error) {
+func (p *prototype) sourceOf(name string, d symbols.Datum) (s fetch.Source, err error) {
 	if name == "$retval" {
-		return p.result(d), nil
+		s = p.result(d)
+	} else if s, err = p.source(d); err != nil {
+		return s, err
 	}
-	return p.source(d)
+	s.IsNilZero, s.Per = d.IsNilZero, d.Per
+	if d.From != nil {
+		from, err := p.sourceOf(name, *d.From)
+		if err != nil {
+			return s, err
+		}
+		s.From = &from
+	}
+	return s, nil
 }
 
 func stepError(err error) error {
