@@ -44,8 +44,9 @@ var (
 
 // StepError tells which step of a path leads nowhere, and why.
 type StepError struct {
-	Step int // from 0
-	Err  error
+	Step  int // from 0
+	Err   error
+	Known []string // the members that there are, of ErrNoMember
 }
 
 // Error implements error.
@@ -62,7 +63,7 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 	w.place.parts = slices.Clone(p.place.parts)
 	for i, s := range path {
 		if err := w.step(s); err != nil {
-			return Param{}, &StepError{i, err}
+			return Param{}, &StepError{i, err, w.known}
 		}
 	}
 	w.Name, w.Type = name, w.typ.name
@@ -70,7 +71,10 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 }
 
 // way is a value on the way to another one.
-type way struct{ Param }
+type way struct {
+	Param
+	known []string // the members that there are, where one was not found
+}
 
 func (w *way) step(s Step) error {
 	switch {
@@ -116,11 +120,27 @@ func (w *way) member(s Step) error {
 	off, f, ok := w.typ.member(name, map[*dtype]bool{})
 	switch {
 	case !ok:
+		w.known = w.typ.memberNames(nil, 0)
 		return ErrNoMember
 	case f.bits:
 		return w.bits(off+f.bit/8-f.off, f)
 	}
 	return w.inside(off, f.typ)
+}
+
+// memberNames lists the members that may be named, up to a hundred.
+func (t *dtype) memberNames(all []string, depth int) []string {
+	for _, f := range t.field {
+		switch {
+		case len(all) >= 100 || depth > mostNested:
+			return all
+		case f.isBase || f.name == "":
+			all = f.typ.memberNames(all, depth+1)
+		default:
+			all = append(all, f.name)
+		}
+	}
+	return all
 }
 
 // inside goes to the t that begins off bytes further on.

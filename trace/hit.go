@@ -84,6 +84,7 @@ type Hit struct {
 	PID, TID int
 	Comm     string    // name of the thread
 	Probe    string    // the place, Place.Name
+	Label    string    // that of the want Label; empty without
 	Kind     string    // "kprobe", "kretprobe"
 	Addr     arch.Addr // 0 for a hit that was recorded in a followed child which executes another file
 	Symbol   string    // with offset, as in "foo+0x0"

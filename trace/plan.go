@@ -176,7 +176,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
-	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(func() *Hit {
+	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
@@ -204,7 +204,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	fetched := c.values(rec.Payload, values.Host(pt.probe.session.kprobes.Symbols(), rec.Comm, rec.ReturnPlace))
 	h := &Hit{
 		Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
-		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
+		Probe: pt.Name, Label: pt.probe.want.label, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
 	}
 	if rec.Foreign { // the function of that name is elsewhere
 		h.Addr, h.Module = 0, ""
@@ -216,7 +216,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		return
 	}
 	pt.kept.Add(1)
-	pt.probe.record(func() *Hit {
+	pt.probe.record(rec.Time, func() *Hit {
 		at, wholes := k.addr, argumentsFrom(c.wholly(), s, s)
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
@@ -303,9 +303,12 @@ func (p *Probe) catchUp() {
 	}
 }
 
-// record puts one hit into the queue and counts it. Once the limit is reached it does neither and
+// record puts one hit, of a time, into the queue and counts it. Once the limit is reached it does neither and
 // reports false.
-func (p *Probe) record(hit func() *Hit) bool {
+func (p *Probe) record(at time.Time, hit func() *Hit) bool {
+	if !p.want.pace.allows(at) {
+		return true
+	}
 	if p.queue == nil {
 		hit = func() *Hit { return nil }
 	}
@@ -343,7 +346,7 @@ func (p *Probe) disable() {
 func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {
 	return &Hit{
 		Time: time.Now(), PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(),
-		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
+		Probe: pt.Name, Label: pt.probe.want.label, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
 	}
 }
 

@@ -50,7 +50,7 @@ func (pt *point) follow() {
 			pt.unread.Add(1)
 			p.session.warn("a return of %s is not printed: %v", pt.Name, err)
 		case h == nil: // it is filtered out
-		case p.record(func() *Hit { return h }):
+		case p.record(h.Time, func() *Hit { return h }):
 			pt.kept.Add(1)
 		}
 		return 0

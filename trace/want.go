@@ -29,6 +29,8 @@ type wanted struct {
 	first      firstStack
 	count      bool
 	limit      uint64 // 0 for none
+	pace       *Pace  // nil for none
+	label      string // Hit.Label
 	queue      *Queue
 	budget     *budget   // nil for one of the probe alone
 	told       *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
@@ -96,6 +98,9 @@ func Count() Want { return func(w *wanted) { w.count = true } }
 
 // Limit wants n hits over all places of the probe, which is disabled then.
 func Limit(n uint64) Want { return func(w *wanted) { w.limit = n } }
+
+// Label wants text as the Label of each hit.
+func Label(text string) Want { return func(w *wanted) { w.label = text } }
 
 // To wants the hits in q, which other probes may use too, in place of a queue for this probe alone (Probe.Hits).
 func To(q *Queue) Want { return func(w *wanted) { w.queue = q } }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // advice maps the kernel's names for mistakes in fetch arguments and filters to a line that
@@ -50,10 +53,43 @@ var advice = map[string]string{
 
 // Advice returns the line of advice for e, or "" if there is none.
 func (e *caretError) Advice() string {
+	if known := e.err.Known; len(known) > 0 {
+		return "  " + e.there(known) + "\n"
+	}
 	if text, ok := advice[e.err.ID]; ok {
 		return "  " + text + "\n"
 	}
 	return ""
+}
+
+// there tells which names there are, where one was not found, and which of them may be meant.
+func (e *caretError) there(known []string) string {
+	const most = 20
+	known = slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == "" })
+	meant := ""
+	if word := nameAt(e.err.Command, e.err.Column); !slices.Contains(known, word) {
+		meant = strings.Trim(nearName(known, word), " ()") + " "
+	}
+	more := ""
+	if n := len(known) - most; n > 0 {
+		known, more = known[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return clean.Line(strings.TrimLeft(meant, " ")+"there are "+strings.Join(known, ", ")) + more
+}
+
+// nameAt is the name in text that stands at a column, or behind the dot or arrow there.
+func nameAt(text string, column int) string {
+	isLetter := func(c byte) bool {
+		return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+	}
+	for column < len(text) && !isLetter(text[column]) {
+		column++
+	}
+	end := column
+	for end < len(text) && isLetter(text[end]) {
+		end++
+	}
+	return text[min(column, len(text)):end]
 }
 
 // badDuration matches the flag package's message about a value that is not a duration, such

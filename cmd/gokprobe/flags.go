@@ -23,10 +23,11 @@ type request struct {
 	meant     *ptrace.Identity // the process that -p names; nil without -p
 	who       whom             // by which it was named
 	specs     []string
-	returns   bool // every SPEC means the returns of its functions
-	locals    bool // -locals: local variables
-	inlined   bool // calls too that the compiler has inlined
-	maxActive int  // how many calls of a function are followed at once
+	logs      logPoints // in place of specs
+	returns   bool      // every SPEC means the returns of its functions
+	locals    bool      // -locals: local variables
+	inlined   bool      // calls too that the compiler has inlined
+	maxActive int       // how many calls of a function are followed at once
 	args      bool
 	fetchArgs []string // -arg: fetch arguments
 	filter    string
@@ -204,9 +205,9 @@ func addrSpec(a string) (string, bool) {
 func (r request) newPrinter(color bool) func(io.Writer) event.Printer {
 	return func(w io.Writer) event.Printer {
 		if r.json {
-			return event.NewJSON(w)
+			return event.NewJSON(w).Saying(r.logs.message())
 		}
-		return event.NewText(w, event.TextOptions{Color: color})
+		return event.NewText(w, event.TextOptions{Color: color, Message: r.logs.message()})
 	}
 }
 

@@ -35,25 +35,28 @@ type jointMaker func(ctx context.Context, s *several) (joint, error)
 
 // probing is the probes of a request in several processes.
 type probing struct {
-	req   request
-	std   stdio
-	group trace.Group
-	probe *trace.GroupProbe // nil without specs
+	req    request
+	std    stdio
+	group  trace.Group
+	probes groupProbes // none without specs
 }
 
 // newProbing is a jointMaker.
 func newProbing(ctx context.Context, s *several) (joint, error) {
 	p := &probing{req: s.req, std: s.std}
-	err := s.record()
-	if err != nil || len(s.req.specs) == 0 {
+	if err := s.record(); err != nil {
 		return p, err
 	}
-	wants := s.req.wants()
+	var q *trace.Queue
 	if s.sink != nil {
-		wants = append(wants, trace.To(s.sink.queue))
+		q = s.sink.queue
 	}
-	if p.probe, err = p.group.Probe(ctx, s.req.specs, wants...); err != nil {
-		return nil, placedError(err)
+	for _, a := range s.req.asks() {
+		probe, err := p.group.Probe(ctx, a.specs, a.to(q)...)
+		if err != nil {
+			return nil, a.placedError(err)
+		}
+		p.probes = append(p.probes, probe)
 	}
 	return p, nil
 }
@@ -64,35 +67,26 @@ func (p *probing) join(ctx context.Context, h *holding) error {
 }
 
 func (p *probing) leave([]*holding) {
-	if p.probe != nil {
-		_ = p.probe.Stats() // of a process that has ended it stays what it is now
+	if len(p.probes) > 0 {
+		_ = p.probes.stats() // of a process that has ended it stays what it is now
 	}
 }
 
 func (p *probing) complete(context.Context, bool) error { return nil }
 
 func (p *probing) places() (n int) {
-	if p.probe == nil {
-		return 0
-	}
-	for _, at := range p.probe.ByProcess() {
+	for _, at := range p.probes.byProcess() {
 		n += len(at.Places)
 	}
 	return n
 }
 
 func (p *probing) gone(h *holding) (why string, gone bool) {
-	if p.probe == nil {
-		return "", false
-	}
-	return p.probe.Gone(h.tr)
+	return p.probes.gone(h.tr)
 }
 
 func (p *probing) done() <-chan struct{} {
-	if p.probe == nil {
-		return nil
-	}
-	return p.probe.Full()
+	return p.probes.full()
 }
 
 func (p *probing) tell(s *several, disturbed uint64, giveUp <-chan struct{}) error {
@@ -100,15 +94,15 @@ func (p *probing) tell(s *several, disturbed uint64, giveUp <-chan struct{}) err
 }
 
 func (p *probing) summarize(sum *event.Summary) {
-	if p.probe == nil {
+	if len(p.probes) == 0 {
 		return
 	}
-	all := p.probe.Stats()
+	all := p.probes.stats()
 	sum.Lost += all.Lost
 	sum.Losses, sum.Skipped = losses(all, sum.Lost-all.Lost), skipped(all)
 	sum.Probes, sum.Patterns = p.req.probeSummaries(all.Places), all.Patterns
 	sum.Unoptimized = unoptimized(all.Places)
-	for _, ps := range p.probe.ByProcess() {
+	for _, ps := range p.probes.byProcess() {
 		sum.Processes = append(sum.Processes, event.ProcessSummary{
 			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: p.req.probeSummaries(ps.Places),
 		})

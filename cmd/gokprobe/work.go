@@ -20,8 +20,8 @@ type work struct {
 	req    request
 	sess   *kprobes.Session
 	tr     *trace.Session
-	probe  *trace.Probe // nil without specs, and before place
-	sink   *sink        // nil if only counts are wanted
+	probes probes // none without specs, and before place
+	sink   *sink  // nil if only counts are wanted
 	output *os.File
 	color  bool
 	files  *sessionFiles // nil before place
@@ -71,10 +71,12 @@ func (w *work) place(ctx context.Context) error {
 
 // placeAll resolves, registers and arms.
 func (w *work) placeAll(ctx context.Context) error {
-	if len(w.req.specs) > 0 {
-		if err := w.placeProbes(ctx); err != nil {
-			return err
-		}
+	var q *trace.Queue
+	if w.sink != nil {
+		q = w.sink.queue
+	}
+	if err := w.probes.place(ctx, w.tr, w.req.asks(), q); err != nil {
+		return err
 	}
 	if w.faults == nil {
 		return nil
@@ -86,26 +88,8 @@ func (w *work) placeAll(ctx context.Context) error {
 	return err
 }
 
-func (w *work) placeProbes(ctx context.Context) error {
-	wants := w.req.wants()
-	if w.sink != nil {
-		wants = append(wants, trace.To(w.sink.queue))
-	}
-	p, err := w.tr.ProbeContext(ctx, w.req.specs, wants...)
-	if err != nil {
-		return placedError(err)
-	}
-	w.probe = p
-	return nil
-}
-
 // stats returns the places and counts of the probes as they are now.
-func (w *work) stats() trace.Stats {
-	if w.probe == nil {
-		return trace.Stats{}
-	}
-	return w.probe.Stats()
-}
+func (w *work) stats() trace.Stats { return w.probes.stats() }
 
 // announce prints the line that scripts wait for.
 func (w *work) announce() {
@@ -147,12 +131,10 @@ func (w *work) wait(ctx context.Context) {
 		defer t.Stop()
 		expired = t.C
 	}
-	var failed, full <-chan struct{}
+	full := w.probes.full()
+	var failed <-chan struct{}
 	if w.sink != nil {
 		failed = w.sink.failed
-	}
-	if w.probe != nil {
-		full = w.probe.Full()
 	}
 	tick := time.NewTicker(goneInterval)
 	defer tick.Stop()
@@ -201,13 +183,10 @@ func outlived(sess *kprobes.Session) string {
 
 // gone reports whether no probe is left and none will come back, and why.
 func (w *work) gone() (why string, gone bool) {
-	switch {
-	case w.injecting != nil:
+	if w.injecting != nil {
 		return w.injecting.gone()
-	case w.probe != nil:
-		return w.probe.Gone()
 	}
-	return "", false
+	return w.probes.gone()
 }
 
 // finish detaches, writes what is still queued, and prints the summary. giveUp, when
@@ -285,6 +264,7 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 		return nil
 	}
 	tellPatterns(w.std, sum.Patterns)
+	w.req.logs.tellOver(w.std)
 	if n := lostBy(sum.Losses, tooFast); n > 0 {
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", clean.Count(n, "record"))
 	}

@@ -2,6 +2,7 @@ package arg
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -54,8 +55,9 @@ var (
 
 // MemberError tells that a step of a path leads nowhere: Err matches one of ErrNoMember to ErrNoType.
 type MemberError struct {
-	Step int // from 0
-	Err  error
+	Step  int // from 0
+	Err   error
+	Known []string // the members that there are, of ErrNoMember
 }
 
 // Error implements error.
@@ -95,7 +97,11 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	}
 	v, err := function.Variable(name, path)
 	if err != nil {
-		return fetch.Source{}, variableFault(err, column, columns)
+		f := variableFault(err, column, columns)
+		if f.ID == "NO_BTFARG" && !slices.Contains(function.Params(), name) {
+			f.Known = function.Params()
+		}
+		return fetch.Source{}, f
 	}
 	for range v.Source.Derefs {
 		if f := p.step(column); f != nil {
@@ -151,7 +157,7 @@ func variableFault(err error, column int, columns []int) *caret.Fault {
 	case errors.Is(err, ErrNoResult):
 		return caret.At("NO_RETVAL", column)
 	case errors.Is(err, ErrNoMember):
-		return caret.At("NO_BTF_FIELD", column)
+		return &caret.Fault{ID: "NO_BTF_FIELD", Column: column, Known: m.Known}
 	case errors.Is(err, ErrNoPointer):
 		return caret.At("NO_PTR_STRCT", column)
 	case errors.Is(err, ErrNoElement):

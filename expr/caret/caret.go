@@ -15,6 +15,7 @@ type Error struct {
 	Command string        // as it is printed: the words, one blank between them
 	Column  int           // bytes of Command in front of the mistake
 	Errno   syscall.Errno // what write(2) fails with
+	Known   []string      // the names that there are, where one was not found; nil if that is not known
 }
 
 // Error implements error: one line, for users who see no error_log.

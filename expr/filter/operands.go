@@ -78,7 +78,7 @@ func fetchLen(s string) int {
 // pathLen is the length of a name, and of what follows it. Words that the kernel has behind names are none of it.
 func pathLen(s string) int {
 	n := nameLen(s)
-	if s[:n] == "len" && strings.HasPrefix(s[n:], "(") {
+	if n == 0 || s[:n] == "len" {
 		n += braceLen(s[n:], '(', ')')
 	}
 	for n < len(s) {
@@ -111,8 +111,17 @@ func nameLen(s string) int {
 	return n
 }
 
-// braceLen is the length of what is in braces, with these; 0 if they are not closed.
+// isPathInBraces tells of s, which begins with a brace, that it is (*p).x or the like, and no condition.
+func isPathInBraces(s string) bool {
+	rest := s[braceLen(s, '(', ')'):]
+	return len(rest) < len(s) && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->") || strings.HasPrefix(rest, "["))
+}
+
+// braceLen is the length of what is in braces, with these; 0 if s begins with none, or they are not closed.
 func braceLen(s string, open, end byte) int {
+	if s == "" || s[0] != open {
+		return 0
+	}
 	depth := 0
 	for i := range len(s) {
 		switch s[i] {

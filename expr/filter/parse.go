@@ -148,7 +148,7 @@ func (s *parser) unary() (*node, error) {
 }
 
 func (s *parser) operand() (*node, error) {
-	if s.peek() != '(' {
+	if s.peek() != '(' || s.Exprs && isPathInBraces(s.text[s.at:]) {
 		p, err := s.predicate()
 		return &node{pred: p}, err
 	}

@@ -160,7 +160,7 @@ func stepError(err error) error {
 	case errors.Is(err, symbols.ErrNoPlace):
 		return arg.ErrNoVariable
 	case errors.Is(err, symbols.ErrNoMember):
-		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember}
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember, Known: s.Known}
 	case errors.Is(err, symbols.ErrNoElement):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoElement}
 	case errors.Is(err, symbols.ErrNoLength):

@@ -215,6 +215,9 @@ func (p *pair) asks(c *call, table *symbols.Table, at arch.Addr, root string, v 
 		if _, ok := v.leaves[path].(string); ok {
 			arg += ":string"
 		}
+		if strings.HasPrefix(path, ".") { // of the structure itself, not of one that it points to
+			key += " in (" + q.Type + ")"
+		}
 		steps := strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("->.", r) })
 		c.Asks = append(c.Asks, ask{Key: key, Root: root, Steps: append([]string{}, steps...), Number: true})
 		w, err := values.Wish{Args: []string{arg}, Return: root == "$retval"}.At(table, values.Place{Addr: at})

@@ -10,7 +10,10 @@ import (
 )
 
 // JSON prints records as JSON Lines: one object a line, keys in a fixed order.
-type JSON struct{ lineWriter }
+type JSON struct {
+	lineWriter
+	message func(*Hit) string // nil for none
+}
 
 var _ Printer = (*JSON)(nil)
 
@@ -19,7 +22,7 @@ var _ Printer = (*JSON)(nil)
 // The keys are, in this order:
 //
 //   - Of a hit: type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm, probe, kind, addr,
-//     symbol, module, args, and locals if they are wanted. At a return ret and duration_ns follow, stops and
+//     symbol, module, message at a log point, args, and locals if they are wanted. At a return ret and duration_ns follow, stops and
 //     duration_min_ns if the thread was stopped in the call, and results if their types are
 //     known. Then comes stack, if one was taken.
 //   - Of an injected call, whose type is "injected": those of a hit, then n, actions, and
@@ -31,11 +34,17 @@ var _ Printer = (*JSON)(nil)
 //
 // Addresses are strings in hexadecimal, integers are exact decimals. An argument that could
 // not be fetched is null. A float for which JSON has no number is a string.
-func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
+func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter: lineWriter{w: w}} }
+
+// Saying makes p print what message says of a hit, as the key message behind module; nil for nothing. It returns p.
+func (p *JSON) Saying(message func(*Hit) string) *JSON {
+	p.message = message
+	return p
+}
 
 // Hit writes h as one line.
 func (p *JSON) Hit(h *Hit) error {
-	return p.put(true, func(b []byte) []byte { return append(appendHitJSON(b, h), '}', '\n') })
+	return p.put(true, func(b []byte) []byte { return append(p.appendHit(b, h), '}', '\n') })
 }
 
 // Summary writes s as one line.
@@ -43,7 +52,7 @@ func (p *JSON) Summary(s *Summary) error {
 	return p.put(false, func(b []byte) []byte { return append(appendSummaryJSON(b, s), '}', '\n') })
 }
 
-func appendHitJSON(b []byte, h *Hit) []byte {
+func (p *JSON) appendHit(b []byte, h *Hit) []byte {
 	kind := "hit"
 	if h.Injected != nil {
 		kind = "injected"
@@ -58,6 +67,9 @@ func appendHitJSON(b []byte, h *Hit) []byte {
 	b = appendHex(append(b, `,"addr":"`...), uint64(h.Addr))
 	b = appendJSON(append(b, `","symbol":`...), h.Symbol)
 	b = appendJSON(append(b, `,"module":`...), h.Module)
+	if p.message != nil {
+		b = appendJSON(append(b, `,"message":`...), p.message(h))
+	}
 	b = appendArgsJSON(append(b, `,"args":`...), h.Args)
 	if h.Locals != nil {
 		b = appendArgsJSON(append(b, `,"locals":`...), h.Locals)

@@ -19,6 +19,8 @@ import (
 type TextOptions struct {
 	Color    bool           // ANSI escape sequences
 	Location *time.Location // time zone of the first column; nil is time.Local
+	// Message is what the line of a hit says in place of the names and values. nil: these are printed.
+	Message func(*Hit) string
 }
 
 // Text prints records for people: a line for a hit, and below it an indented
@@ -77,6 +79,9 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 	b = pad(b, at, p.probeWidth)
 	b = p.style(b, styleReset)
 
+	if p.opts.Message != nil {
+		return append(trimSpace(clean.Append(append(b, ' '), p.opts.Message(h))), '\n')
+	}
 	b = appendPlace(b, h)
 	for i := range h.Args {
 		b = appendSafe(append(b, ' '), h.Args[i].Name)

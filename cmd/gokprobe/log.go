@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/expr/logpoint"
+	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/trace"
+)
+
+const logDescription = `Prints lines that were not written into the program: a log point is a place, a text in
+quotes with expressions in braces, and perhaps a condition:
+
+  SPEC "text {expression} text" [if CONDITION]
+
+SPEC is that of attach: file.c:42, a function, function%return, a pattern. Expressions are
+those of -arg ("gokprobe help expressions"): variables with members and elements as the
+source writes them, len(x), *p, registers, fetch arguments. They are printed as the source's
+language does, texts without quotes. Everywhere there are {comm}, {pid}, {tid} and {symbol},
+at returns {ret}, {ret.member} and {duration}; a variable of such a name is {(pid)}. What can't be read is a question mark. {{ and }}
+print a brace. CONDITION is a -filter.
+
+The process is not stopped for a line where the target can record what it says, which the
+summary tells as for attach ("optimized"). Each log point has a budget: -rate lines a second, of which the rest is counted
+and told, and -max-hits lines in all.
+
+Log points may stand in a file, one a line; empty lines and those that begin with # say
+nothing.
+
+Exit status: that of attach.
+
+Examples:
+  gokprobe log -p 4711 'order.go:42 "order {o.ID} of {len(o.Items)} items" if o.Total > 100'
+  gokprobe log -p nginx 'ngx_http_process_request "{r->uri} from {pid}"'
+  gokprobe log -p 4711 'parse%return "{ret} after {duration}" if duration_ns > 1000000'
+  gokprobe log -p 4711 -file points.txt -rate 10 -duration 10m -format json -o log.jsonl`
+
+// defaultRate is how many lines a second a log point prints.
+const defaultRate = 100
+
+// logFlags are those of probeFlags that log points have too.
+var logFlags = []string{"inlined", "duration", "format", "o", "follow", "maxactive", "no-optimize", "returns"}
+
+func logCommand(std stdio) *cli.Command {
+	flags := append(whomFlags("attach to"),
+		&cli.StringFlag{Name: "file", Usage: "read log points from `FILE`, one a line"},
+		&cli.IntFlag{Name: "rate", Value: defaultRate, Usage: "print up to `N` lines a second of each log point; 0 for all"},
+		&cli.Uint64Flag{Name: "max-hits", Usage: "end a log point after `N` lines"})
+	for _, f := range probeFlags() {
+		if slices.Contains(logFlags, f.Names()[0]) {
+			flags = append(flags, f)
+		}
+	}
+	return &cli.Command{
+		Name:        "log",
+		Usage:       "print lines from a running process, at places and with values of your choice",
+		UsageText:   "gokprobe log (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] 'SPEC \"text {expression}\" [if CONDITION]' …",
+		Description: logDescription,
+		Flags:       flags,
+		Action: func(c *cli.Context) error {
+			req, err := parseLogRequest(c)
+			if err != nil {
+				return err
+			}
+			who := parseWhom(c)
+			to, several, err := who.findTargets()
+			if err != nil {
+				return err
+			}
+			if several {
+				return attachWhole(std, to, who, req, newProbing)
+			}
+			req.meant, req.who = to[0].id, who
+			return attach(std, to[0].pid, req, newWork)
+		},
+	}
+}
+
+// parseLogRequest reads the flags and the log points.
+func parseLogRequest(c *cli.Context) (r request, err error) {
+	r = request{
+		inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
+		output: c.String("o"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"),
+	}
+	if r.json, err = parseFormat(c); err != nil {
+		return r, err
+	}
+	if r.byReturns, err = parseReturns(c); err != nil {
+		return r, err
+	}
+	texts := c.Args().Slice()
+	if name := c.String("file"); name != "" {
+		more, err := readLogPoints(name)
+		if err != nil {
+			return r, err
+		}
+		texts = append(texts, more...)
+	}
+	switch {
+	case len(texts) == 0:
+		return r, usagef("no log points given: name a place and a text, as in 'file.c:42 \"n is {n}\"', or a -file of them")
+	case c.Int("rate") < 0:
+		return r, usagef("-rate is a number of lines and can't be negative")
+	case c.IsSet("max-hits") && r.maxHits == 0:
+		return r, usagef("-max-hits must be at least 1")
+	case c.IsSet("maxactive") && r.maxActive <= 0:
+		return r, usagef("-maxactive must be at least 1")
+	case c.IsSet("duration") && r.duration <= 0:
+		return r, usagef("-duration must be more than 0")
+	}
+	for i, text := range texts {
+		if strings.HasPrefix(text, "-") { // the flag package stops at the first argument
+			return r, usagef("%s is behind a log point: put flags in front of the log points", clean.Quote(text))
+		}
+		p, err := newLogPoint(text, i, c.Int("rate"))
+		if err != nil {
+			return r, err
+		}
+		r.logs = append(r.logs, p)
+	}
+	return r, r.checkLogs()
+}
+
+// readLogPoints reads a file of log points.
+func readLogPoints(name string) (texts []string, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usagef("cannot read %s: %w", name, fileError(err))
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if text := strings.TrimSpace(lines.Text()); text != "" && text[0] != '#' {
+			texts = append(texts, text)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usagef("cannot read %s: %w", name, fileError(err))
+	}
+	return texts, nil
+}
+
+// logPoint is a log point, and what has become of it.
+type logPoint struct {
+	logpoint.Point
+	label string
+	args  []string // the expressions that are fetched: a hit's arguments
+	pace  *trace.Pace
+}
+
+// logPoints are those of a request.
+type logPoints []*logPoint
+
+// hitFacts are expressions that every hit has the value of.
+var hitFacts = map[string]func(*event.Hit) string{
+	"comm":   func(h *event.Hit) string { return h.Comm },
+	"pid":    func(h *event.Hit) string { return fmt.Sprint(h.PID) },
+	"tid":    func(h *event.Hit) string { return fmt.Sprint(h.TID) },
+	"symbol": func(h *event.Hit) string { return h.Symbol },
+}
+
+// returnFacts are those of returns.
+var returnFacts = map[string]func(*event.Hit) string{
+	"ret": func(h *event.Hit) string {
+		switch {
+		case len(h.Results) == 1:
+			return inLine(h.Results[0])
+		case h.Results != nil:
+			var all []string
+			for _, r := range h.Results {
+				all = append(all, inLine(r))
+			}
+			return "(" + strings.Join(all, ", ") + ")"
+		case h.Ret != nil:
+			return fmt.Sprint(*h.Ret)
+		}
+		return "?"
+	},
+	"duration": func(h *event.Hit) string {
+		if h.Duration == nil {
+			return "?"
+		}
+		return h.DurationMark() + h.Duration.String()
+	},
+}
+
+// newLogPoint reads number i of the log points.
+func newLogPoint(text string, i, rate int) (*logPoint, error) {
+	p, err := logpoint.Parse(text)
+	if err != nil {
+		return nil, pointAt("log point", err)
+	}
+	l := &logPoint{Point: p, label: fmt.Sprint(i)}
+	if rate > 0 {
+		l.pace = trace.NewPace(rate)
+	}
+	for _, e := range p.Exprs() {
+		if l.fact(e) == nil {
+			l.args = append(l.args, e)
+		}
+	}
+	return l, nil
+}
+
+// fact is how a hit tells the value of an expression by itself; nil if that must be fetched.
+func (l *logPoint) fact(expr string) func(*event.Hit) string {
+	if f := hitFacts[expr]; f != nil || !isReturn(l.Spec) {
+		return f
+	}
+	return returnFacts[expr]
+}
+
+// fetched is an expression as trace.Fetch takes it: number i.
+func (l *logPoint) fetched(i int) string {
+	e := l.args[i]
+	if rest, ok := strings.CutPrefix(e, "ret"); ok && isReturn(l.Spec) && rest != "" && strings.IndexByte(".-[", rest[0]) >= 0 {
+		e = "$retval" + rest
+	}
+	return e
+}
+
+// wants are what is wanted of a log point's hits.
+func (l *logPoint) wants(r request) []trace.Want {
+	wants := []trace.Want{trace.AsInSource(), trace.If(l.If), trace.Label(l.label), trace.Limit(r.maxHits)}
+	for i := range l.args {
+		wants = append(wants, trace.Fetch(l.fetched(i)))
+	}
+	if l.pace != nil {
+		wants = append(wants, trace.At(l.pace))
+	}
+	if r.inlined {
+		wants = append(wants, trace.Inlined())
+	}
+	if r.maxActive > 0 {
+		wants = append(wants, trace.MaxActive(r.maxActive))
+	}
+	return wants
+}
+
+func (all logPoints) asks(r request) []ask {
+	list := make([]ask, len(all))
+	for i, l := range all {
+		list[i] = ask{[]string{l.Spec}, l.wants(r), true}
+	}
+	return list
+}
+
+// checkLogs finds mistakes in log points before gokprobe attaches.
+func (r request) checkLogs() error {
+	for _, a := range r.asks() {
+		if err := trace.Check(isReturn(a.specs[0]), a.wants...); err != nil {
+			return a.placedError(err)
+		}
+	}
+	return nil
+}
+
+// message is how the line of a hit is made; nil without log points.
+func (all logPoints) message() func(*event.Hit) string {
+	if len(all) == 0 {
+		return nil
+	}
+	byLabel := map[string]*logPoint{}
+	for _, l := range all {
+		byLabel[l.label] = l
+	}
+	return func(h *event.Hit) string { return byLabel[h.Label].line(h) }
+}
+
+// line is what the log point says at a hit. Values that it names are called in h as in its text from then on.
+func (l *logPoint) line(h *event.Hit) string {
+	values := map[string]string{}
+	for i := range min(len(l.args), len(h.Args)) {
+		h.Args[i].Name = l.args[i]
+		values[l.args[i]] = inLine(h.Args[i])
+	}
+	var b strings.Builder
+	for _, part := range l.Parts {
+		switch fact := l.fact(part.Text); {
+		case !part.IsExpr:
+			b.WriteString(part.Text)
+		case fact != nil:
+			b.WriteString(fact(h))
+		default:
+			b.WriteString(values[part.Text])
+		}
+	}
+	return b.String()
+}
+
+// inLine is a value as it stands in a line: a text without quotes.
+func inLine(a event.Arg) string {
+	if text, ok := a.Value.(string); ok {
+		return text
+	}
+	return a.String()
+}
+
+// tellOver says how many lines were not printed since they were more than -rate.
+func (all logPoints) tellOver(std stdio) {
+	for _, l := range all {
+		if n := l.over(); n > 0 {
+			std.warn("%s: %s not printed, since they were more than -rate %d a second", clean.Line(l.Spec), clean.Count(int(n), "line"), l.pace.Most())
+		}
+	}
+}
+
+func (l *logPoint) over() uint64 {
+	if l.pace == nil {
+		return 0
+	}
+	return l.pace.Over()
+}
