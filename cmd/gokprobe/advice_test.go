@@ -47,6 +47,10 @@ func TestSpecsThatNameNothingAreAnsweredByWhatToWrite(t *testing.T) {
 			t.Errorf("%s: status %d, stderr %q, want %q", c.spec, r.status, r.stderr, c.want)
 		}
 	}
+	r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", "length", "-arg", "n=%di", "-filter", "m == 3")
+	if want := "-filter: Field not found (FIELD_NOT_FOUND)\n  m == 3\n    ^\n  a filter compares -arg's names"; r.status != 2 || !strings.Contains(r.stderr, want) {
+		t.Errorf("status %d, stderr %q, want %q", r.status, r.stderr, want)
+	}
 	p.CheckClean()
 }
 
@@ -74,9 +78,11 @@ func TestMistakesAreAnsweredByWhatToWrite(t *testing.T) {
 		{"-arg n-m=%di", "a name has letters, digits and _"},
 		{"-arg =%di", ""},
 		{"-arg n=%di -arg n=%si", "give it another name"},
-		{"-arg n=&x", "write a parameter's name"},
+		{"-arg n=!x", "write a parameter's name"},
+		{"-arg n=x.", "Invalid name of a value"},
+		{"-arg n=x[i]", "Invalid index"},
+		{"-arg n=len(x", "is not closed"},
 		{"-arg n=p-len", "a pointer's member follows ->"},
-		{"-arg n=%di -filter m==3", "a filter compares -arg's names"},
 		{"-arg n=%di -filter n=3", "operators are =="},
 		{"-arg n=%di -filter n=='a'", "it is compared with a number"},
 		{"-arg n=%di:s32 -filter n~3", "numbers are compared with"},

@@ -24,12 +24,12 @@ SPEC is that of attach: file.c:42, a function, function%return, a pattern. Expre
 those of -arg ("gokprobe help expressions"): variables with members and elements as the
 source writes them, len(x), *p, registers, fetch arguments. They are printed as the source's
 language does, texts without quotes. Everywhere there are {comm}, {pid}, {tid} and {symbol},
-at returns {ret}, {ret.member} and {duration}; a variable of such a name is {(pid)}. What can't be read is a question mark. {{ and }}
-print a brace. CONDITION is a -filter.
+at returns {ret}, {ret.member} and {duration}; a variable of such a name is {(pid)}. What
+can't be read is a question mark. {{ and }} print a brace. CONDITION is a -filter.
 
 The process is not stopped for a line where the target can record what it says, which the
-summary tells as for attach ("optimized"). Each log point has a budget: -rate lines a second, of which the rest is counted
-and told, and -max-hits lines in all.
+summary tells as for attach ("optimized"). Each log point has a budget: -rate lines a second,
+beyond which they are counted and not printed, and -max-hits lines in all.
 
 Log points may stand in a file, one a line; empty lines and those that begin with # say
 nothing.
@@ -37,10 +37,13 @@ nothing.
 Exit status: that of attach.
 
 Examples:
-  gokprobe log -p 4711 'order.go:42 "order {o.ID} of {len(o.Items)} items" if o.Total > 100'
+  gokprobe log -p 4711 'order.go:42 "order {o.ID} of {len(o.Items)}" \
+      if o.Total > 100'
   gokprobe log -p nginx 'ngx_http_process_request "{r->uri} from {pid}"'
-  gokprobe log -p 4711 'parse%return "{ret} after {duration}" if duration_ns > 1000000'
-  gokprobe log -p 4711 -file points.txt -rate 10 -duration 10m -format json -o log.jsonl`
+  gokprobe log -p 4711 'parse%return "{ret} after {duration}" \
+      if duration_ns > 1000000'
+  gokprobe log -p 4711 -file points.txt -rate 10 -duration 10m \
+      -format json -o log.jsonl`
 
 // defaultRate is how many lines a second a log point prints.
 const defaultRate = 100

@@ -152,7 +152,7 @@ func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 // generatedName is the name of an argument without one: that of the variable, or argN.
 func (p *parser) generatedName(text string, i int) string {
 	variable, _, _ := strings.Cut(text, ":")
-	if _, ok := ParsePath(variable); ok && p.s.AsInSource {
+	if _, ok := ParsePath(variable); ok && p.s.AsInSource && text[0] != '$' {
 		return variable
 	}
 	if lex.IsIdentifier(variable, "") {

@@ -62,7 +62,11 @@ type pathReader struct {
 func readPath(text string, column int) (Path, *caret.Fault) {
 	r := &pathReader{text: text, column: column}
 	f := r.unary()
-	if f == nil && r.at < len(text) {
+	switch {
+	case f != nil || r.at == len(text):
+	case text[r.at] == '-':
+		f = r.fault("BAD_HYPHEN")
+	default:
 		f = r.fault("BAD_PATH")
 	}
 	if f == nil && len(r.Steps) > mostSteps {

@@ -105,7 +105,7 @@ func pathLen(s string) int {
 
 func nameLen(s string) int {
 	n := 0
-	for n < len(s) && (isNameByte(s[n]) || s[n] >= 0x80) {
+	for n < len(s) && isNameByte(s[n]) {
 		n++
 	}
 	return n

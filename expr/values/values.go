@@ -150,7 +150,7 @@ func (w Wish) Check() error {
 func (w Wish) mayBeMended(e *caret.Error) bool {
 	switch e.ID {
 	case "FIELD_NOT_FOUND":
-		return w.Params
+		return true // it may be a variable
 	case "BAD_STRING":
 		return strings.Contains(e.Command, "$retval")
 	}
