@@ -42,10 +42,11 @@ type place struct {
 
 // part is a run of bytes of a value in one register or on the stack.
 type part struct {
-	off, size int64  // within the value
-	reg       string // general register, constantPart, staticPart, or
-	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
-	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
+	off, size int64        // within the value
+	reg       string       // general register, constantPart, staticPart, computedPart, or
+	n         int          // vector register if reg is "xmm", x87 register if it is "st", or
+	stack     int64        // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
+	made      *computation // of a computedPart
 }
 
 // constantPart is the reg of a part that is the same at each hit.

@@ -32,7 +32,7 @@ func compileFixture(t *testing.T, src string, flags ...string) string {
 func bothWays(t *testing.T, params []symbols.Param, regs *kprobes.Regs) (stopped, recorded []Arg, missed bool) {
 	t.Helper()
 	stopped = arguments(params, regs)
-	c, err := newCapture(nil, params)
+	c, err := newCapture(nil, params, true)
 	if err != nil {
 		return stopped, stopped, false
 	}
@@ -159,7 +159,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			capt, err := newCapture(nil, params)
+			capt, err := newCapture(nil, params, true)
 			if err == nil {
 				err = capt.build(name, prog.Map{Kind: prog.Ring, Size: 1 << 16})
 			}
