@@ -35,8 +35,12 @@ var (
 // callerWindow is how many bytes of the caller's frame a record of a hit has.
 const callerWindow = 256
 
-// newCallerPlace is that of the function at start where row tells how to unwind; nil if the caller is not found so simply.
-func newCallerPlace(start uint64, row *unwindRow) *callerPlace {
+// newCallerPlace is that of the function at start, with a DWARF calling convention, where row tells how to unwind; nil if the caller is not found so simply.
+func newCallerPlace(start uint64, convention int64, row *unwindRow) *callerPlace {
+	const nocall = 3 // of the ordinary ones the last
+	if convention < 0 || convention > nocall {
+		return nil // it may leave other registers to its caller
+	}
 	if row == nil || row.isSignal || row.cfa.Rule != frame.RuleCFA || row.cfa.Reg >= dwIP {
 		return nil
 	}
@@ -67,7 +71,7 @@ func (c *callerPlace) held(reg uint64, r arch.Regs, m arch.Memory) (cell, error)
 		return cell{}, err
 	}
 	back := arch.Addr(binary.LittleEndian.Uint64(b[:]))
-	if c.table.module(back) != c.mod {
+	if in := c.table.module(back); in == nil || in.img != c.mod.img || in.link(back) != c.mod.link(back) {
 		return cell{}, errNoCall
 	}
 	site := c.mod.img.callSite(c.table, c.mod.link(back))

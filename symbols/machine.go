@@ -378,14 +378,12 @@ func (m *machine) binary(op uint8, a, b cell) (c cell, err error) {
 	if a.isFloat || b.isFloat {
 		return c, errNotComputed
 	}
-	if c.number = a.number; op == opShl || op == opShr || op == opShra {
-		c.v, err = m.shifted(op, a, b)
-		return c, err
-	}
-	if a.number != b.number {
+	if c.number = a.number; a.number != b.number { // to gdb shifts are no exception
 		return c, errNotComputed
 	}
 	switch op {
+	case opShl, opShr, opShra:
+		c.v, err = m.shifted(op, a, b)
 	case opPlus, opMinus:
 		return sum(a, b, op == opMinus), nil
 	case opAnd:

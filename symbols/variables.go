@@ -165,12 +165,14 @@ func (sc *scope) place(img *image, e *dwarf.Entry, start uint64, ranges [][2]uin
 	if known {
 		then = img.row(made)
 	}
-	sc.at.caller = newCallerPlace(start, row)
+	origins := d.origins(e)
+	convention, _ := attr(origins, dwarf.AttrCalling).(int64)
+	sc.at.caller = newCallerPlace(start, convention, row)
 	sc.at.isSettled = row != nil && then != nil && row.cfa.Rule == frame.RuleCFA && then.cfa.Rule == frame.RuleCFA && row.cfa.Reg == then.cfa.Reg && row.cfa.Offset == then.cfa.Offset
 	if sc.at.caller != nil {
 		sc.at.caller.reenters = sync.OnceValue(func() bool { return d.entersItself(e.Offset, start) })
 	}
-	base, _ := attr(d.origins(e), dwarf.AttrFrameBase).([]byte)
+	base, _ := attr(origins, dwarf.AttrFrameBase).([]byte)
 	sc.at.frame = frameAt(base, row, sc.at.isSettled)
 }
 
