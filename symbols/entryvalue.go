@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 
@@ -88,9 +89,6 @@ func (c *callerPlace) held(reg uint64, r arch.Regs, m arch.Memory) (cell, error)
 	return execute(callerWorld{hitWorld{r, m, made}, c, cfa}, made.steps, false)
 }
 
-// calleeSaved tells of the registers that a function leaves to its caller as they were (System V ABI, x86-64 supplement, §3.2.1).
-var calleeSaved = map[uint64]bool{3: true, 6: true, 12: true, 13: true, 14: true, 15: true} // rbx, rbp, r12 to r15
-
 // callerWorld is the caller, where the call has not returned yet.
 type callerWorld struct {
 	hitWorld
@@ -121,7 +119,7 @@ func (w callerWorld) register(name string) (cell, error) {
 // saved tells where a register of the caller's is: off from the frame address, or still in the register.
 func (c *callerPlace) saved(reg uint64) (off int64, isSaved, ok bool) {
 	switch rule := c.row.rules[reg]; {
-	case !calleeSaved[reg]:
+	case !slices.Contains(host.DwarfKept, int(reg)):
 	case rule.Rule == frame.RuleOffset:
 		return rule.Offset, true, true
 	case rule.Rule == frame.RuleUndefined, rule.Rule == frame.RuleSameVal:
@@ -207,9 +205,12 @@ const (
 
 // callSite is the call behind which v is, nil if nothing is known of it.
 func (img *image) callSite(t *Table, v uint64) *callSite {
-	const length = 5 // of a call with a distance
-	code, err := img.readAt(v-length, length, nil)
-	if err != nil || code[0] != 0xe8 {
+	code, err := img.readAt(v-host.DirectCallLen, host.DirectCallLen, nil)
+	if err != nil {
+		return nil
+	}
+	call, err := host.Arch.Decode(code, arch.Addr(v-host.DirectCallLen))
+	if err != nil || call.Flow != arch.FlowCall || call.Len() != len(code) {
 		return nil
 	}
 	d, err := img.dwarfOf(t)
@@ -227,7 +228,7 @@ func (img *image) callSite(t *Table, v uint64) *callSite {
 		d.sites.put(uint64(off), sites, cost, d.kept)
 	}
 	site := sites[v]
-	target := v + uint64(int64(int32(binary.LittleEndian.Uint32(code[1:]))))
+	target := uint64(call.Target)
 	if site == nil || site.target != 0 && site.target != target {
 		return nil
 	}
