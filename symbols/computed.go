@@ -200,29 +200,43 @@ func (d *dwarfData) numbers(u *unit) func(off uint64) (number, bool) {
 	if i > 0 {
 		start = d.headers[i-1].end
 	}
-	return func(off uint64) (n number, ok bool) {
-		at := start + off
-		if off > h.end || at < uint64(h.first) || at >= h.end {
-			return n, false
-		}
-		e := d.entryAt(dwarf.Offset(at))
-		if e == nil || e.Tag != dwarf.TagBaseType {
-			return n, false
-		}
-		n.size, _ = e.Val(dwarf.AttrByteSize).(int64)
-		enc, _ := e.Val(dwarf.AttrEncoding).(int64)
-		switch enc {
-		case 0x04: // DW_ATE_float
-			n.isFloat = true
-			return n, n.size == 4 || n.size == 8
-		case 0x05, 0x06: // DW_ATE_signed, DW_ATE_signed_char
-		case 0x01, 0x02, 0x07, 0x08, 0x10: // DW_ATE_address, boolean, unsigned, unsigned_char, UTF
-			n.isUnsigned = true
-		default:
-			return n, false
-		}
-		return n, n.size == 1 || n.size == 2 || n.size == 4 || n.size == 8
+	type answer struct {
+		number
+		ok bool
 	}
+	known := map[uint64]answer{}
+	return func(off uint64) (n number, ok bool) {
+		a, met := known[off]
+		at := start + off
+		if !met && len(known) < mostNumbers && off < h.end && at >= uint64(h.first) && at < h.end {
+			a.number, a.ok = d.numberAt(dwarf.Offset(at))
+			known[off] = a
+		}
+		return a.number, a.ok
+	}
+}
+
+// mostNumbers bounds the types that are read for the expressions of one question.
+const mostNumbers = 64
+
+// numberAt is the base type at an offset. ok is false if that is none, or one of which no number is made.
+func (d *dwarfData) numberAt(off dwarf.Offset) (n number, ok bool) {
+	e := d.entryAt(off)
+	if e == nil || e.Tag != dwarf.TagBaseType {
+		return n, false
+	}
+	n.size, _ = e.Val(dwarf.AttrByteSize).(int64)
+	switch enc, _ := e.Val(dwarf.AttrEncoding).(int64); enc {
+	case 0x04: // DW_ATE_float
+		n.isFloat = true
+		return n, n.size == 4 || n.size == 8
+	case 0x05, 0x06: // DW_ATE_signed, DW_ATE_signed_char
+	case 0x01, 0x02, 0x07, 0x08, 0x10: // DW_ATE_address, boolean, unsigned, unsigned_char, UTF
+		n.isUnsigned = true
+	default:
+		return n, false
+	}
+	return n, n.size == 1 || n.size == 2 || n.size == 4 || n.size == 8
 }
 
 // usesRegisters tells that what p computes depends on registers, which may not hold yet what the expression means, or no longer.
