@@ -38,6 +38,7 @@ type dwarfData struct {
 	types  map[dwarf.Offset]*dtype
 
 	inline inlining
+	sites  cache[callSites]
 }
 
 type unit struct {

@@ -143,7 +143,7 @@ func (c InlinedCall) Params() ([]Param, error) {
 	if e == nil {
 		return nil, fmt.Errorf("%w: the debug information ends at %#x: %w", ErrNoParams, c.call, rd.err)
 	}
-	at := callee{low: c.begin, isInside: true, isSettled: true} // a place for the whole call holds there
+	at := callee{low: c.begin, isInside: true, isSettled: true, numbers: d.numbers(u)} // a place for the whole call holds there
 	r := &typeReader{d: d, cache: d.types, lang: u.lang}
 	var params []Param
 	declared := map[string]dwarf.Offset{} // GCC lists them in another order at times
@@ -161,7 +161,8 @@ func (c InlinedCall) Params() ([]Param, error) {
 			return
 		}
 		if l := d.locate(u, at, child, p.typ); l.knowledge == saidPlace {
-			p.place = l.place.loaded(c.mod)
+			p.place = l.place
+			p.settle(c.table, c.mod)
 		} else {
 			p.place.isUnknown = true
 		}

@@ -36,10 +36,12 @@ type callee struct {
 	frameBase  []byte // a DWARF expression
 	// isInside says that low is inside of the function, or at the beginning of an inlined call: what holds at the entry does not hold there.
 	isInside   bool
-	inPrologue bool                  // and places that hold for the whole function do not hold yet
-	isSettled  bool                  // the unwinding rules there are those behind the prologue
-	frame      frameBase             // where the frame is there, if that was looked for
-	address    func(n uint64) uint64 // number n of the unit's addresses; nil if there are none
+	inPrologue bool                            // and places that hold for the whole function do not hold yet
+	isSettled  bool                            // the unwinding rules there are those behind the prologue
+	frame      frameBase                       // where the frame is there, if that was looked for
+	address    func(n uint64) uint64           // number n of the unit's addresses; nil if there are none
+	numbers    func(off uint64) (number, bool) // the base type at an offset in the unit; nil if they are not known
+	caller     *callerPlace                    // where the function's caller is found; nil if that is not known
 	// isOptimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
 	optimized func() bool
 }
@@ -121,7 +123,11 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 		if c.isInside && !c.holds(expr) {
 			return location{knowledge: saidFrame}
 		}
-		return c.evaluate(expr, t, c.isInside)
+		l := c.evaluate(expr, t, c.isInside)
+		if l.knowledge == saidPlace && l.place.usesRegisters() && !c.isSettled {
+			return location{knowledge: saidFrame}
+		}
+		return l
 	}
 	var off uint64
 	switch v := f.Val.(type) {
@@ -187,7 +193,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 		if x.b[0] == opPiece { // the bytes are nowhere
 			return location{}
 		}
-		l, indirect := c.operation(x, listed)
+		l, indirect := c.one(x, listed)
 		if l.knowledge != saidPlace {
 			return l
 		}
@@ -209,7 +215,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 		if one.reg == "xmm" {
 			most = 16
 		}
-		if x.isBad || one.size <= 0 || one.reg != "" && one.size > most {
+		if x.isBad || one.size <= 0 || one.reg != "" && one.size > most || one.made != nil && one.size > one.made.result.bytes() {
 			return location{knowledge: saidOther}
 		}
 		p.parts = append(p.parts, one)
@@ -240,6 +246,21 @@ const (
 	opEntryValue = 0xa3
 	opGNUEntry   = 0xf3
 )
+
+// one reads the location of a value, or of a piece: a simple one, or else one that is computed.
+func (c callee) one(x *lineCursor, listed bool) (l location, indirect bool) {
+	start := *x
+	l, indirect = c.operation(x, listed)
+	if !c.isInside || !x.isBad && l.knowledge == saidPlace && (len(x.b) == 0 || x.b[0] == opPiece) {
+		return l, indirect
+	}
+	*x = start
+	made, indirect := c.computed(x)
+	if made.knowledge != saidPlace && l.knowledge != saidPlace {
+		return l, false
+	}
+	return made, indirect
+}
 
 // operation reads a simple location: a register, a value in memory, or a value that a register holds. indirect says that the register holds
 // the value's address, or one that many bytes in front of it.
@@ -294,6 +315,11 @@ func (c callee) constantOf(e *dwarf.Entry, t *dtype) location {
 		v = n
 	case uint64:
 		v = int64(n)
+	case []byte: // of a floating-point number
+		if int64(len(n)) != t.size || len(n) > 8 {
+			return location{}
+		}
+		v = int64(uintOf(n))
 	default:
 		return location{}
 	}
@@ -307,23 +333,28 @@ func isConstant(op uint64) bool {
 	return op >= opConst1u && op <= opConsts || op >= opLit0 && op < opLit0+32
 }
 
-// constant is the value that the operation op pushes, if that is all there is.
-func constant(x *lineCursor, op uint64) location {
-	var v int64
+// pushed is the value that the operation op pushes.
+func pushed(x *lineCursor, op uint64) int64 {
 	switch {
 	case op >= opLit0:
-		v = int64(op - opLit0)
+		return int64(op - opLit0)
 	case op == opConsts:
-		v = x.sleb()
-	case op == opConsts-1: // DW_OP_constu
-		v = int64(x.uleb())
-	default: // DW_OP_const1u, const1s, const2u … const8s
-		size := 1 << ((op - opConst1u) / 2)
-		if v = int64(x.uint(size)); (op-opConst1u)%2 == 1 {
-			shift := 64 - 8*size
-			v = v << shift >> shift
-		}
+		return x.sleb()
+	case op == opConstu:
+		return int64(x.uleb())
 	}
+	size := 1 << ((op - opConst1u) / 2) // DW_OP_const1u, const1s, const2u … const8s
+	v := int64(x.uint(size))
+	if (op-opConst1u)%2 == 1 {
+		shift := 64 - 8*size
+		v = v << shift >> shift
+	}
+	return v
+}
+
+// constant is the value that the operation op pushes, if that is all there is.
+func constant(x *lineCursor, op uint64) location {
+	v := pushed(x, op)
 	if len(x.b) == 0 || x.uint(1) != opStackValue {
 		return location{knowledge: saidOther}
 	}
@@ -390,52 +421,4 @@ func (c *lineCursor) sleb() int64 {
 			return v
 		}
 	}
-}
-
-// settle decides on the places of parameters. It takes those of the convention where it must hold, and those of debug information where the
-// compiler may have changed them. All others are unknown.
-func (c callee) settle(lang language, params []Param, locations []location) {
-	if lang == langGo || !c.isNocall && !(c.isLLVM && c.optimized()) {
-		return
-	}
-	free := c.isNocall || !c.isExternal // of the convention
-	certain := !c.isNocall
-	for i, l := range locations {
-		certain = certain && l.knowledge == saidPlace && l.place.equals(params[i].place)
-	}
-	for i, l := range locations {
-		switch {
-		case l.knowledge == saidNothing && params[i].typ.size > 0:
-			params[i].place = place{isUnknown: true}
-		case !free:
-		case l.knowledge == saidPlace:
-			params[i].place = l.place
-		case !certain:
-			params[i].place = place{isUnknown: true}
-		}
-	}
-}
-
-func (p place) equals(q place) bool {
-	if p.isIndirect != q.isIndirect || p.behind != q.behind || p.isUnknown != q.isUnknown || len(p.parts) != len(q.parts) {
-		return false
-	}
-	for i := range p.parts {
-		if p.parts[i] != q.parts[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// returnsAsDeclared reports whether a function returns the result that the source declares. When LLVM optimizes, it removes the result
-// of a function that only its own file calls if no caller uses it.
-func (c callee) returnsAsDeclared() bool {
-	return !c.isNocall && (c.isMarked || c.keepsConvention())
-}
-
-// keepsConvention reports whether a result is surely at the place that the convention gives it. In a function that only its own file calls,
-// LLVM need not return the address of a result in memory.
-func (c callee) keepsConvention() bool {
-	return !c.isLLVM || c.isExternal || !c.optimized()
 }

@@ -41,16 +41,17 @@ type place struct {
 	more       []int64 // or that of the first of further addresses; each is followed by so many bytes
 	isUnknown  bool
 	limits     []limit // which hold where there is a value
-	number     *number // nil if the value is what lies there
+	number     *derived // nil if the value is what lies there
 }
 
 // part is a run of bytes of a value in one register or on the stack.
 type part struct {
-	off, size int64  // within the value
-	skip      int64  // bytes in front of it in the register or constant
-	reg       string // general register, constantPart, staticPart, or
-	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
-	stack     int64  // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
+	off, size int64        // within the value
+	skip      int64        // bytes in front of it in the register, the constant, or what was computed
+	reg       string       // general register, constantPart, staticPart, computedPart, or
+	n         int          // vector register if reg is "xmm", x87 register if it is "st", or
+	stack     int64        // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
+	made      *computation // of a computedPart
 }
 
 // constantPart is the reg of a part that is the same at each hit.

@@ -260,7 +260,7 @@ func (w *way) countOf(s sequence) error {
 		return err
 	}
 	err = from.inside(s.addr, wordType)
-	w.place.number = &number{from: &from.place, size: s.elem.size}
+	w.place.number = &derived{from: &from.place, size: s.elem.size}
 	return err
 }
 
@@ -313,7 +313,7 @@ func (w *way) length() error {
 		return nil
 	case t.kind == typeGoPointer && t.hasLength: // that of nil is 0
 		w.follow(lengthType)
-		w.place.number = &number{isNilZero: true}
+		w.place.number = &derived{isNilZero: true}
 		return nil
 	}
 	return ErrNoLength
@@ -327,11 +327,11 @@ func (w *way) address() error {
 	switch {
 	case p.isIndirect && len(p.more) > 0:
 		n := len(p.more) - 1
-		p.number, p.more = &number{plus: p.more[n]}, p.more[:n]
+		p.number, p.more = &derived{plus: p.more[n]}, p.more[:n]
 	case p.isIndirect:
-		p.number, p.isIndirect, p.behind = &number{plus: p.behind}, false, 0
+		p.number, p.isIndirect, p.behind = &derived{plus: p.behind}, false, 0
 	case p.isOnStack():
-		p.number = &number{plus: p.parts[0].stack}
+		p.number = &derived{plus: p.parts[0].stack}
 		p.parts = []part{{size: 8, reg: host.DwarfNames[host.DwarfSP]}}
 	case !p.isUnknown:
 		return ErrNoAddress
@@ -350,8 +350,8 @@ func (p place) isOnStack() bool {
 	return len(p.parts) > 0 && p.parts[0].off == 0
 }
 
-// number says of a place that the value is made of the number there.
-type number struct {
+// derived says of a place that the value is made of the number there.
+type derived struct {
 	plus      int64  // what is added
 	from      *place // the address up to which it is counted down, in units of size bytes; nil for none
 	size      int64
@@ -384,7 +384,7 @@ func (l limit) check(r arch.Regs, m arch.Memory) error {
 }
 
 // of makes the value of the number that was read; err is why there is none.
-func (n number) of(raw []byte, at arch.Addr, err error, r arch.Regs, m arch.Memory) ([]byte, error) {
+func (n derived) of(raw []byte, at arch.Addr, err error, r arch.Regs, m arch.Memory) ([]byte, error) {
 	switch {
 	case n.isNilZero && at == 0:
 		return make([]byte, 8), nil

@@ -1,11 +1,14 @@
 package symbols
 
-// Word is an 8-byte number at a hit, an address or a count.
+import "slices"
+
+// Word is an 8-byte number at a hit, an address or a count: Plus, and one that is
 type Word struct {
-	Reg     string // the register that holds it; or, if empty,
-	Read    int    // the read, by its index, among whose bytes it is
-	At      int64  // from there on; or the number itself,
-	IsFixed bool   // which is the same at each hit
+	Reg     string // in the register; or, if empty,
+	Read    int    // in the read, by its index, among whose bytes it is,
+	At      int64  // from there on;
+	IsConst bool   // or 0
+	Plus    int64
 }
 
 // ReadKind says how the number of bytes of a Read is known.
@@ -26,6 +29,8 @@ type Read struct {
 	Max   int64
 	Count Word
 	Elem  int64
+	// IsSpare says that the value is unknown without this one, which is no harm.
+	IsSpare bool
 }
 
 // Bounds of the reads for one parameter: their number, and their bytes.
@@ -102,7 +107,11 @@ func (r *reader) parts(p place, sp string) source {
 		case "xmm", "st":
 			r.hasFailed = true
 		case constantPart: // its bytes are read from nowhere
-			words[i] = func(off int64) (Word, bool) { return Word{At: x.stack, IsFixed: true}, off == 0 && x.skip == 0 }
+			words[i] = func(off int64) (Word, bool) { return Word{IsConst: true, Plus: x.stack}, off == 0 && x.skip == 0 }
+		case computedPart:
+			if words[i] = r.computed(x.made); x.skip > 0 {
+				words[i] = nil
+			}
 		case "":
 			words[i] = r.read(Read{Addr: Word{Reg: sp}, Off: x.stack, Max: x.size})
 		default:
@@ -196,4 +205,64 @@ func (r *reader) slice(t *dtype, s source, depth int) {
 	}
 	read := Read{Kind: ReadCounted, Addr: r.word(s, 0), Max: shown * t.elem.size, Count: r.word(s, 8), Elem: t.elem.size}
 	r.elements(t.elem, r.read(read), maxElems, depth)
+}
+
+// leadsOn tells that more is read to print a t than a value's own bytes.
+func leadsOn(t *dtype, lang language) bool {
+	r := &reader{lang: lang}
+	asked := false
+	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, 0)
+	return asked || r.hasFailed || len(r.reads) > 0
+}
+
+// isLate tells that p is known only when a record is read: it depends on what has called the function.
+func (p place) isLate() bool {
+	return slices.ContainsFunc(p.parts, func(x part) bool {
+		return x.made != nil && slices.ContainsFunc(x.made.steps, func(s step) bool { return s.op == opEntryValue })
+	})
+}
+
+// computed collects the registers and the reads of an expression.
+func (r *reader) computed(c *computation) source {
+	result, err := execute(readingWorld{r, c}, c.steps, true)
+	r.hasFailed = r.hasFailed || err != nil
+	return func(off int64) (Word, bool) { return result.word, off == 0 && result.isWord }
+}
+
+// readingWorld is a hit that there has not been.
+type readingWorld struct {
+	r *reader
+	c *computation
+}
+
+func (w readingWorld) register(name string) (cell, error) {
+	w.r.addRegister(name)
+	return cell{word: Word{Reg: name}, isWord: true}, nil
+}
+
+func (w readingWorld) vector(int) (uint64, error) { return 0, errNoVector }
+
+func (w readingWorld) load(at cell, size int64) (cell, error) {
+	if !at.isWord {
+		return cell{}, errNotComputed
+	}
+	w.r.read(Read{Addr: at.word, Max: size})
+	return cell{word: Word{Read: len(w.r.reads) - 1}, isWord: true}, nil
+}
+
+func (w readingWorld) entry(uint64) (cell, error) {
+	regs, reads := w.c.caller.reads()
+	for _, name := range regs {
+		w.r.addRegister(name)
+	}
+	for _, x := range reads {
+		w.r.read(x)
+	}
+	return cell{}, nil
+}
+
+func (r *reader) addRegister(name string) {
+	if !slices.Contains(r.regs, name) {
+		r.regs = append(r.regs, name)
+	}
 }

@@ -60,17 +60,20 @@ func (c *capture) take(r arch.Regs, m arch.Memory, regs []string, reads []Read) 
 		c.regs[name], _ = r.Get(name)
 	}
 	word := func(w Word) uint64 {
+		if w.IsConst {
+			return uint64(w.Plus)
+		}
 		if w.Reg != "" {
 			v, ok := r.Get(w.Reg)
 			if !ok {
 				c.t.Errorf("%s: no register %s", c.name, w.Reg)
 			}
-			return v
+			return v + uint64(w.Plus)
 		}
 		if b := c.reads[w.Read].bytes; w.At+8 <= int64(len(b)) {
-			return binary.LittleEndian.Uint64(b[w.At:])
+			return binary.LittleEndian.Uint64(b[w.At:]) + uint64(w.Plus)
 		}
-		return 0
+		return uint64(w.Plus)
 	}
 	for _, x := range reads {
 		at, n := arch.Addr(word(x.Addr)+uint64(x.Off)), int(x.Max)

@@ -136,6 +136,8 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 	case constantPart:
 		copy(p, binary.LittleEndian.AppendUint64(nil, uint64(x.stack)))
 		return nil
+	case computedPart:
+		return x.made.read(p, r, m)
 	case "xmm":
 		if fr, ok := r.(FloatRegs); ok {
 			if v, ok := fr.Vector(x.n); ok {

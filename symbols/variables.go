@@ -2,11 +2,11 @@ package symbols
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"fmt"
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 
@@ -56,7 +56,7 @@ func (t *Table) Variables(a arch.Addr) (Variables, error) {
 	for _, list := range [][]Param{out.Params, out.Locals} {
 		for i := range list {
 			list[i].table, list[i].mod, list[i].lang = t, m, u.lang
-			list[i].place = list[i].place.loaded(m)
+			list[i].settle(t, m)
 		}
 	}
 	if sc.atEntry {
@@ -65,19 +65,34 @@ func (t *Table) Variables(a arch.Addr) (Variables, error) {
 	return out, err
 }
 
-// loaded is a place in the process: m tells where what is at an address of the file's is mapped. Linkers leave other addresses for data that they have discarded.
-func (p place) loaded(m *Module) place {
-	if len(p.parts) != 1 || p.parts[0].reg != staticPart {
-		return p
+// settle makes a place of p's in the file one in the process, in which m is the file.
+func (p *Param) settle(t *Table, m *Module) {
+	if p.place = p.place.loaded(t, m); p.place.isLate() && leadsOn(p.typ, p.lang) {
+		p.place = place{isUnknown: true} // else the thread would have to stop for it
 	}
-	v := uint64(p.parts[0].stack)
-	for _, s := range m.img.f.Sections {
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&(elf.SHF_EXECINSTR|elf.SHF_TLS) == 0 && s.Addr != 0 && v >= s.Addr && v < s.Addr+s.Size {
-			p.parts = []part{{size: 8, reg: constantPart, stack: int64(m.addr(v))}}
-			return p
+}
+
+// loaded is a place in the process: m tells where what is at an address of the file's is mapped.
+func (p place) loaded(t *Table, m *Module) place {
+	parts := slices.Clone(p.parts)
+	for i := range parts {
+		switch x := &parts[i]; x.reg {
+		case staticPart:
+			v := uint64(x.stack)
+			if !m.img.hasData(v) {
+				return place{isUnknown: true}
+			}
+			*x = part{off: x.off, size: 8, reg: constantPart, stack: int64(m.addr(v))}
+		case computedPart:
+			made, ok := x.made.loaded(t, m)
+			if !ok {
+				return place{isUnknown: true}
+			}
+			x.made = made
 		}
 	}
-	return place{isUnknown: true}
+	p.parts = parts
+	return p
 }
 
 // scope is the search for what is named at an instruction.
@@ -125,6 +140,7 @@ func (sc *scope) read(img *image, off dwarf.Offset) error {
 	if first, ok := sc.u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
 		sc.at.address = (&locationList{d: d, addr: first}).address
 	}
+	sc.at.numbers = d.numbers(sc.u)
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
 	sc.types = &typeReader{d: d, cache: d.types, lang: sc.u.lang}
@@ -149,8 +165,14 @@ func (sc *scope) place(img *image, e *dwarf.Entry, start uint64, ranges [][2]uin
 	if known {
 		then = img.row(made)
 	}
+	origins := d.origins(e)
+	convention, _ := attr(origins, dwarf.AttrCalling).(int64)
+	sc.at.caller = newCallerPlace(start, convention, row)
 	sc.at.isSettled = row != nil && then != nil && row.cfa.Rule == frame.RuleCFA && then.cfa.Rule == frame.RuleCFA && row.cfa.Reg == then.cfa.Reg && row.cfa.Offset == then.cfa.Offset
-	base, _ := attr(d.origins(e), dwarf.AttrFrameBase).([]byte)
+	if sc.at.caller != nil {
+		sc.at.caller.reenters = sync.OnceValue(func() bool { return d.entersItself(e.Offset, start) })
+	}
+	base, _ := attr(origins, dwarf.AttrFrameBase).([]byte)
 	sc.at.frame = frameAt(base, row, sc.at.isSettled)
 }
 

@@ -26,6 +26,7 @@ type capture struct {
 	items  []program.Item
 	layout *fetch.Layout // nil, or its items stand behind the others
 	typed  bool          // params are what a function returns, and known
+	spares bool          // some of reads are spare
 	filter program.Cond
 
 	made *program.Program
@@ -47,8 +48,8 @@ var stackPointer = host.Roles.SP
 
 var errNotCapturable = errors.New("the values of a hit can't be recorded in the target")
 
-// newCapture prepares to record the registers in names, and the registers and memory from which params are printed.
-func newCapture(names []string, params []symbols.Param) (*capture, error) {
+// newCapture prepares to record the registers in names, and the registers and memory from which params are printed; also what is spare of that, if spare is set.
+func newCapture(names []string, params []symbols.Param, spare bool) (*capture, error) {
 	c := &capture{params: params}
 	for _, name := range names {
 		c.register(name)
@@ -77,7 +78,7 @@ func newCapture(names []string, params []symbols.Param) (*capture, error) {
 		c.items = append(c.items, program.Item{Name: name, Value: value})
 	}
 	for _, reads := range all {
-		c.addReads(reads)
+		c.addReads(reads, spare)
 	}
 	return c, nil
 }
@@ -106,12 +107,17 @@ func (c *capture) item(name string) (int, bool) {
 	return firstItem + i, i >= 0
 }
 
-// addReads adds the reads of one parameter, which count from its first.
-func (c *capture) addReads(reads []symbols.Read) {
-	before := len(c.reads)
-	for _, r := range reads {
-		r.Addr.Read += before
-		r.Count.Read += before
+// addReads adds the reads of one parameter, which count from its first. Nothing is read by what spare ones have read, and several parameters may have the same.
+func (c *capture) addReads(reads []symbols.Read, spare bool) {
+	places := make([]int, len(reads)) // among c.reads
+	for i, r := range reads {
+		if r.IsSpare && (!spare || slices.Contains(c.reads, r)) {
+			continue
+		}
+		places[i] = len(c.reads)
+		if c.spares = c.spares || r.IsSpare; !r.IsSpare {
+			r.Addr.Read, r.Count.Read = places[r.Addr.Read], places[r.Count.Read]
+		}
 		item := program.Item{Value: c.expr(r.Addr).Plus(r.Off), Max: int(r.Max)}
 		switch r.Kind {
 		case symbols.ReadBytes:
@@ -129,13 +135,17 @@ func (c *capture) addReads(reads []symbols.Read) {
 }
 
 func (c *capture) expr(w symbols.Word) program.Expr {
+	e := program.ItemWord(c.readItem(w.Read), w.At)
 	switch {
 	case w.Reg != "":
-		return program.Reg(w.Reg)
-	case w.IsFixed:
-		return program.Const(w.At)
+		e = program.Reg(w.Reg)
+	case w.IsConst:
+		return program.Const(w.Plus)
 	}
-	return program.ItemWord(c.readItem(w.Read), w.At)
+	if w.Plus != 0 {
+		e = e.Plus(w.Plus)
+	}
+	return e
 }
 
 // readItem is the index of a read's item.
@@ -254,17 +264,15 @@ func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 
 // word is a number that reads are made with.
 func (s *snapshot) word(w symbols.Word) uint64 {
-	switch {
-	case w.Reg != "":
-		v, _ := s.Get(w.Reg)
-		return v
-	case w.IsFixed:
-		return uint64(w.At)
+	v := uint64(0)
+	if w.Reg != "" {
+		v, _ = s.Get(w.Reg)
+	} else if !w.IsConst {
+		if b := s.ranges[w.Read].bytes; w.At+8 <= int64(len(b)) {
+			v = binary.LittleEndian.Uint64(b[w.At:])
+		}
 	}
-	if b := s.ranges[w.Read].bytes; w.At+8 <= int64(len(b)) {
-		return binary.LittleEndian.Uint64(b[w.At:])
-	}
-	return 0
+	return v + uint64(w.Plus)
 }
 
 // SP implements arch.Regs.

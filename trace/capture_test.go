@@ -32,7 +32,7 @@ func compileFixture(t *testing.T, src string, flags ...string) string {
 func bothWays(t *testing.T, params []symbols.Param, regs *kprobes.Regs) (stopped, recorded []Arg, missed bool) {
 	t.Helper()
 	stopped = arguments(params, regs)
-	c, err := newCapture(nil, params)
+	c, err := newCapture(nil, params, true)
 	if err != nil {
 		return stopped, stopped, false
 	}
@@ -159,7 +159,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			capt, err := newCapture(nil, params)
+			capt, err := newCapture(nil, params, true)
 			if err == nil {
 				err = capt.build(name, prog.Map{Kind: prog.Ring, Size: 1 << 16})
 			}
@@ -226,5 +226,52 @@ func said(p *testprog.Prog, command string) map[string]string {
 			return out
 		}
 		out[name] = value
+	}
+}
+
+// What debug information computes at a line, also from what the caller knows, records show as a stop does.
+func TestRecordsPrintComputedValues(t *testing.T) {
+	bin := compileFixture(t, "computed.c", "-g", "-O2", "-fno-ipa-ra")
+	sess, err := kprobes.Launch(context.Background(), kprobes.Command{Path: bin, Args: []string{bin}}, kprobes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sess.Close()
+	hits := map[string][]string{}
+	for _, line := range []string{"computed.c:16", "computed.c:26"} {
+		found, err := sess.Symbols().Resolve(t.Context(), line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := sess.Symbols().Variables(found[0].Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Concat(seen.Params, seen.Locals)
+		if err := sess.RegisterKprobe(&kprobes.Kprobe{Addr: found[0].Addr, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+			if _, err := newCapture(nil, all, true); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			stopped, recorded, _ := bothWays(t, all, regs)
+			if got, want := printed(line, recorded), printed(line, stopped); got != want {
+				t.Errorf("recorded %s, want %s", got, want)
+			}
+			hits[line] = append(hits[line], printed("", stopped[:2]))
+			// Without what is spare, nothing that is told is something else.
+			c, _ := newCapture(nil, all, false)
+			if slices.ContainsFunc(c.reads, func(r symbols.Read) bool { return r.IsSpare }) {
+				t.Errorf("%s: %+v", line, c.reads)
+			}
+			return 0
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sess.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-sess.Done()
+	if got := strings.Join(slices.Concat(hits["computed.c:16"], hits["computed.c:26"]), ";"); strings.Count(got, "a=20") != 1 || strings.Count(got, "a=?") != 3 || strings.Count(got, "b=1000") != 3 {
+		t.Errorf("hits: %s", got)
 	}
 }

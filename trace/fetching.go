@@ -82,7 +82,7 @@ func Keep(rp *kprobes.Kretprobe, l *fetch.Layout) {
 
 // record makes the target record kp's hits.
 func (f *Fetching) record(kp *kprobes.Kprobe) error {
-	c, err := newCapture([]string{processor}, nil)
+	c, err := newCapture([]string{processor}, nil, false)
 	if err != nil {
 		return err
 	}

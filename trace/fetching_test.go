@@ -26,7 +26,7 @@ func TestAFilterThatIsTooLongForTheTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := newCapture([]string{processor}, nil)
+		made, err := newCapture([]string{processor}, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

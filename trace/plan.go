@@ -76,18 +76,9 @@ func (pt *point) recordInTarget() bool {
 	if p.session.byStops() || p.queue == nil || p.want.limit > 0 || pt.Waits || pt.stack > 0 || !pt.recordable() {
 		return false
 	}
-	c, err := pt.newCapture()
-	switch f := pt.fetch; {
-	case err != nil:
-	case f == nil:
-		err = c.build(pt.Name, ring)
-	default:
-		c.add(f.Layout)
-		by := f.Filter
-		if pt.misreads() {
-			by = nil // the tracer filters
-		}
-		pt.plan.exact, err = c.plan(pt.Name, by, f.Layout)
+	c, err := pt.recording(true)
+	if err != nil && c != nil && c.spares { // a record may be too small for everything
+		c, err = pt.recording(false)
 	}
 	if err != nil {
 		return false
@@ -95,6 +86,24 @@ func (pt *point) recordInTarget() bool {
 	pt.plan.capture, p.recordsInTarget = c, true
 	pt.kp.Program, pt.kp.RecordHandler = c.made, pt.recorded
 	return true
+}
+
+// recording makes what records pt's hits, also what is spare of them if spare is set. It is not nil if it can be made at all.
+func (pt *point) recording(spare bool) (c *capture, err error) {
+	if c, err = pt.newCapture(spare); err != nil {
+		return nil, err
+	}
+	f := pt.fetch
+	if f == nil {
+		return c, c.build(pt.Name, ring)
+	}
+	c.add(f.Layout)
+	by := f.Filter
+	if pt.misreads() {
+		by = nil // the tracer filters
+	}
+	pt.plan.exact, err = c.plan(pt.Name, by, f.Layout)
+	return c, err
 }
 
 // recordable reports whether a program in the target can record the wanted values. They must be fetched in the same way in all followed
@@ -127,7 +136,7 @@ func (pt *point) same() bool {
 var atVariable = regexp.MustCompile(`@[^0-9]`)
 
 // newCapture is what pt's records hold beside what Fetch wants.
-func (pt *point) newCapture() (*capture, error) {
+func (pt *point) newCapture(spare bool) (*capture, error) {
 	table, w := pt.probe.session.kprobes.Symbols(), pt.probe.want
 	var names []string
 	if w.regs {
@@ -142,14 +151,14 @@ func (pt *point) newCapture() (*capture, error) {
 			seen, _ := pt.variables(table, pt.Addr)
 			all.Locals = seen.Locals
 		}
-		c, err := newCapture(names, slices.Concat(all.Params, all.Locals, pt.fetch.Whole()))
+		c, err := newCapture(names, slices.Concat(all.Params, all.Locals, pt.fetch.Whole()), spare)
 		if err == nil {
 			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Whole())
 		}
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
-	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(results, pt.fetch.Whole()))
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(results, pt.fetch.Whole()), spare)
 	if cerr == nil {
 		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
 	}

@@ -37,6 +37,12 @@ var DwarfNames = [DwarfCount]string{
 	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
 }
 
+// DwarfKept are those that functions leave to their callers as they were (System V ABI, AMD64 supplement §3.2.1).
+var DwarfKept = []int{3, DwarfFP, 12, 13, 14, 15}
+
+// DirectCallLen is the length of a call of an address that is in the instruction.
+const DirectCallLen = 5
+
 // SignalContext are the DWARF numbers of struct sigcontext's first words
 // (arch/x86/include/uapi/asm/sigcontext.h).
 var SignalContext = [...]int{

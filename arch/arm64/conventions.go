@@ -33,6 +33,12 @@ const (
 // DwarfNames are their names: those of Regs in its order.
 var DwarfNames = [DwarfCount]string(new(Regs).Names()[:DwarfCount])
 
+// DwarfKept are those that functions leave to their callers as they were (Procedure Call Standard for the Arm 64-bit Architecture §6.1.1).
+var DwarfKept = []int{19, 20, 21, 22, 23, 24, 25, 26, 27, 28, DwarfFP}
+
+// DirectCallLen is the length of a call of an address that is in the instruction.
+const DirectCallLen = 4
+
 // SignalContext are the DWARF numbers of struct sigcontext's registers (arch/arm64/include/uapi/asm/sigcontext.h), which stand in the
 // order of the numbers.
 var SignalContext = func() (numbers [DwarfCount]int) {

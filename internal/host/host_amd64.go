@@ -56,9 +56,14 @@ const (
 	DwarfCount = amd64.DwarfCount
 )
 
-// DwarfNames are their names, and SignalContext the numbers of what struct sigcontext begins with.
+// DirectCallLen is the length of a call of an address that is in the instruction.
+const DirectCallLen = amd64.DirectCallLen
+
+// DwarfNames are their names, DwarfKept the numbers of those that functions leave to their callers as they were, and SignalContext those of what struct sigcontext
+// begins with.
 var (
 	DwarfNames    = amd64.DwarfNames
+	DwarfKept     = amd64.DwarfKept
 	SignalContext = amd64.SignalContext
 )
 

@@ -52,9 +52,14 @@ const (
 	DwarfCount = arm64.DwarfCount
 )
 
-// DwarfNames are their names, and SignalContext the numbers of what struct sigcontext begins with.
+// DirectCallLen is the length of a call of an address that is in the instruction.
+const DirectCallLen = arm64.DirectCallLen
+
+// DwarfNames are their names, DwarfKept the numbers of those that functions leave to their callers as they were, and SignalContext those of what struct sigcontext
+// begins with.
 var (
 	DwarfNames    = arm64.DwarfNames
+	DwarfKept     = arm64.DwarfKept
 	SignalContext = arm64.SignalContext
 )
 

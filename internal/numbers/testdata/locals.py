@@ -1,6 +1,23 @@
 # gdb's opinion of what the source names at addresses in a program that it runs, with the functions of values.py. When it has told
 # the process's ID it is told the addresses. The answers are lines of JSON on stdout; behind each, gdb waits for a line on stdin.
+import math
 import sys
+
+
+def physical(frame):
+    """The frame that has registers of its own. In an inlined one, gdb 13 finds the function's registers where it looks for those of its caller (DW_OP_entry_value)."""
+    while frame.type() == gdb.INLINE_FRAME:
+        frame = frame.older()
+    return frame
+
+
+def finite(v):
+    """JSON has no word for what is no number."""
+    if isinstance(v, float) and not math.isfinite(v):
+        return "NaN" if math.isnan(v) else "+Inf" if v > 0 else "-Inf"
+    if isinstance(v, dict):
+        return {k: finite(x) for k, x in v.items()}
+    return [finite(x) for x in v] if isinstance(v, list) else v
 
 
 def seen(frame):
@@ -11,7 +28,7 @@ def seen(frame):
         for s in block:
             if (s.is_argument or s.is_variable or s.is_constant) and s.name not in out:
                 try:
-                    out[s.name] = {"value": typed(s.value(frame)), "param": s.is_argument}
+                    out[s.name] = {"value": finite(typed(s.value(physical(frame)))), "param": s.is_argument}
                 except WHYS as why:
                     out[s.name] = {"why": str(why) or "?"}
         if block.function is not None:
