@@ -40,7 +40,7 @@ type place struct {
 	behind     int64   // less so many bytes,
 	more       []int64 // or that of the first of further addresses; each is followed by so many bytes
 	isUnknown  bool
-	limits     []limit // which hold where there is a value
+	limits     []limit  // which hold where there is a value
 	number     *derived // nil if the value is what lies there
 }
 

@@ -1,6 +1,7 @@
 # gdb's opinion of values in a process that it is attached to. GDB_JOB names a JSON file with the functions: where
 # their values are to be looked at, and which. The answers are lines of JSON: of each function, and of each return.
 import json
+import math
 import os
 import re
 
@@ -53,6 +54,15 @@ def walk(v, steps):
     return v
 
 
+def real(f):
+    """A number, or a text where JSON has no such number."""
+    if math.isnan(f):
+        return "NaN"
+    if math.isinf(f):
+        return "+Inf" if f > 0 else "-Inf"
+    return f
+
+
 def scalar(v, of, is_number):
     """A value as JSON has it: as a fetch argument if is_number, else by its type. of makes the values in it."""
     if v.is_optimized_out:
@@ -61,7 +71,7 @@ def scalar(v, of, is_number):
     if t.code in REFERENCES or t.code == gdb.TYPE_CODE_PTR and str(t).startswith("&") and not is_number:  # Rust's are pointers
         return scalar(v.dereference() if t.code == gdb.TYPE_CODE_PTR else v.referenced_value(), of, is_number)
     if t.code == gdb.TYPE_CODE_FLT:
-        return float(v)
+        return real(float(v))
     if t.code == gdb.TYPE_CODE_ARRAY:
         return letters(v) if is_char(t.target()) else [of(e) for e in elements(v)]
     if t.code == gdb.TYPE_CODE_STRUCT:
