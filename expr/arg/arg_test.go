@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -149,11 +150,49 @@ func TestWordsStandForSeveralArguments(t *testing.T) {
 	}
 }
 
+func TestPathsAreReadAsInTheSource(t *testing.T) {
+	for text, want := range map[string]string{
+		"a": "a", "o.x": "o .x", "o->x.y": "o .x .y", "a[3][-1]": "a [3] [-1]", "*p": "p *", "*p.x": "p .x *", "(*p).x": "p * .x", "&a[0x10]": "a [16] &", "len(o.x)": "o .x len",
+		"**(p->q)": "p .q * *", "t.0.1": "t .0 .1", "$retval->x": "$retval .x", "len( &x )": "x & len", "Größe.é": "Größe .é",
+	} {
+		p, ok := ParsePath(text)
+		got := p.Name
+		for _, s := range p.Steps {
+			switch s.How {
+			case Either:
+				got += " ." + s.Name
+			case Element:
+				got += " [" + strconv.FormatInt(s.Index, 10) + "]"
+			default:
+				got += map[How]string{Target: " *", Address: " &", Length: " len"}[s.How]
+			}
+		}
+		if !ok || got != want {
+			t.Errorf("%s is %q, not %q", text, got, want)
+		}
+	}
+	for text, id := range map[string]string{
+		"": "BAD_PATH", "a.": "BAD_PATH", "a..b": "BAD_PATH", "a[": "BAD_INDEX", "a[b]": "BAD_INDEX", "a[1": "PATH_NO_CLOSE", "(a": "PATH_NO_CLOSE", "len(a": "PATH_NO_CLOSE", "a b": "BAD_PATH", "a-b": "BAD_HYPHEN",
+		"a[99999999999]": "BAD_INDEX", strings.Repeat("*", 40) + "a": "TOO_MANY_OPS", "$": "BAD_PATH", "7": "BAD_PATH",
+	} {
+		if _, f := readPath(text, 0); f == nil || f.ID != id {
+			t.Errorf("%s: %v, not %s", text, f, id)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range sources {
 		f.Add(s.arg)
 	}
+	f.Add("&(*file->f_path[-3]).a.0")
 	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := ParseExpr(text, Scope{Function: vfsRead.Function, AsInSource: true}); err != nil {
+			var e *caret.Error
+			if !errors.As(err, &e) || e.Column < 0 || e.Column > len(text)+1 || e.Text == "" || e.Errno == 0 {
+				t.Fatalf("%q as in the source: %v", text, err)
+			}
+		}
 		for _, s := range []Scope{vfsRead, {Uprobe: true}, {Return: true}} {
 			a, err := Parse(text, nil, s)
 			var e *caret.Error

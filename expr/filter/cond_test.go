@@ -162,13 +162,25 @@ func (ones) Expr(int) (program.Expr, bool) { return program.Const(1), true }
 func (ones) Text(int) (program.Expr, int, bool) { return program.Const(1), fetch.StringSize, true }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"int == -5 && !(small > 1 || path ~ '*a')", "cpu & CPUS{0,2-4}", "at.function == f(int)", "((", "'", "!", "a.ustring"} {
+	for _, s := range []string{"int == -5 && !(small > 1 || path ~ '*a')", "cpu & CPUS{0,2-4}", "at.function == f(int)", "((", "'", "!", "a.ustring",
+		"len(o.items[1].name) > 2 && (*p).x != 3 || $arg1:s32 == 5 && +0(%di):string ~ 'x*' && at.function == f(int)"} {
 		f.Add(s)
 	}
+	exprs := testParser
+	exprs.Exprs = true
 	f.Fuzz(func(t *testing.T, text string) {
+		for _, x := range Operands(text) {
+			if x.Text == "" || text[x.At:x.At+len(x.Text)] != x.Text {
+				t.Errorf("%q has the operand %+v", text, x)
+			}
+		}
+		wide, wideErr := exprs.Parse(text)
 		filter, err := testParser.Parse(text)
 		if err != nil {
 			return
+		}
+		if wideErr != nil || wide.Match(testValues) != filter.Match(testValues) {
+			t.Errorf("%q is another filter where there are expressions: %v", text, wideErr)
 		}
 		again, err := testParser.Parse(filter.String())
 		if err != nil || again.Match(testValues) != filter.Match(testValues) {
@@ -183,6 +195,32 @@ func FuzzParse(f *testing.F) {
 		}
 		filter.Match(nil)
 	})
+}
+
+func TestOperandsAreNamesAndExpressions(t *testing.T) {
+	for text, want := range map[string]string{
+		"n > 5":                                   "n",
+		"o.items[1].name == 'a && b' && m&1":      "o.items[1].name, m",
+		"len(o->a) > 2||(*p).x!=3":                "len(o->a), (*p).x",
+		"!(a==1 && !(b[0] < 2))":                  "a, b[0]",
+		"$arg1:s32 == 5 && +0(%di):string ~ 'x'":  "$arg1:s32, +0(%di):string",
+		"at.function == main && s.ustring == 'x'": "at, s",
+		"cpu & CPUS{0,2} && *p == 1 && &x != 0":   "cpu, *p, &x",
+		"$retval->len<3 && @errors>0":             "$retval->len, @errors",
+		"bits:b4@4/32 == 3 && a:u8[4] == 1":       "bits:b4@4/32, a:u8[4]",
+		"":                                        "",
+	} {
+		var got []string
+		for _, x := range Operands(text) {
+			got = append(got, x.Text)
+			if text[x.At:x.At+len(x.Text)] != x.Text {
+				t.Errorf("%s: %s is not at %d", text, x.Text, x.At)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s has the operands %q, not %s", text, got, want)
+		}
+	}
 }
 
 // short is a target that keeps 4 bytes of a string.
