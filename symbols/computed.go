@@ -34,6 +34,9 @@ func (c callee) computed(x *lineCursor) (l location, indirect bool) {
 	}
 	p := part{reg: computedPart, made: made}
 	if at := made.result; indirect && !at.isLate && at.isWord && at.word.Reg != "" { // such as a register and constants
+		if at.word.Reg == host.DwarfNames[host.DwarfSP] {
+			return onStack(at.word.Plus), false
+		}
 		return location{saidPlace, place{behind: at.word.Plus, parts: []part{{reg: at.word.Reg}}}}, true
 	}
 	if indirect && (made.result.isLate || made.result.isFloat || made.result.bytes() != 8) {

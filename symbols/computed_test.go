@@ -181,6 +181,8 @@ func TestComputedPlaces(t *testing.T) {
 	}{
 		{"a register and a distance is an address", ops(opBreg0+5, 8), word, "[rdi+8]"},
 		{"and more", ops(opBreg0+5, 8, opPlusUconst, 8), word, "[rdi+16]"},
+		{"the stack pointer and a distance", ops(opBreg0+7, 8, opLit0+16, opPlus), word, "stack+24"},
+		{"a value of two pieces on the stack", ops(opBreg0+7, 8, opLit0+16, opPlus, opPiece, 8, opReg0+5, opPiece, 8), &dtype{size: 16}, "stack+24 rdi"},
 		{"and a value", ops(opBreg0+5, 8, opStackValue), word, "rdi+8"},
 		{"of which some is wanted", ops(opBreg0+5, 8, opStackValue), small, "rdi+8"},
 		{"what a pointer leads to", ops(opBreg0+5, 8, opDeref, opPlusUconst, 4), word, "[0@0+4]"},
@@ -215,7 +217,10 @@ func TestComputedPlaces(t *testing.T) {
 
 // where is how the target finds a part.
 func where(x part) string {
-	if x.made == nil {
+	switch {
+	case x.reg == "":
+		return fmt.Sprintf("stack+%d", x.stack)
+	case x.made == nil:
 		return x.reg
 	}
 	r := &reader{}
