@@ -29,17 +29,23 @@ type sysvArgs struct {
 // above the return address.
 const entryStack = 8
 
+// largestInRegisters is the bytes of the largest structure that is passed in registers.
+const largestInRegisters = 16
+
 // sysvPlaces assigns the parameters of a C or C++ function.
 func sysvPlaces(types []*dtype, result *dtype) []place {
 	a := &sysvArgs{stack: entryStack}
-	if result != nil && sysvResult(result).isIndirect {
+	out, lost := make([]place, len(types)), false
+	switch {
+	case result == nil:
+	case result.kind == typeUnknown && result.size == 0: // whether it is in memory is not known
+		lost = true
+	case sysvResult(result).isIndirect, result.size > largestInRegisters && result.holdsUnknown(0):
 		a.ints = 1 // the hidden pointer to the result
 	}
-	out := make([]place, len(types))
-	lost := false
 	for i, t := range types {
 		switch {
-		case lost || t.kind == typeUnknown || t.kind == typeSum || t.kind == typeVoid:
+		case lost || t.kind == typeSum || t.kind == typeVoid || t.kind == typeUnknown || !t.isByRef && t.size <= largestInRegisters && t.holdsUnknown(0):
 			// A type that is not understood may take any register, so the
 			// places of all later parameters are unknown too.
 			lost = true

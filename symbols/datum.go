@@ -31,14 +31,15 @@ type Datum struct {
 	Size  int64 // bytes, of a bit field those of its declared type, of an array those of an element
 	Elem  Shape // of a ShapeArray
 	Count int64 // of a ShapeArray
-	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to
-	Bits  int64 // of a bit field: how many there are; else 0
+	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to; of some bytes of a register: of these
+	Bits  int64 // of those: how many there are; else 0
 	Len   *Datum
 	// Limits hold where there is such a value: each length is more than its index.
 	Limits []Limit
 	// From, unless it is nil, is taken off, and the rest divided by Per: two addresses tell how many elements there are.
 	From *Datum
 	Per  int64
+	Enum map[int64]string // of an enumeration: the names of values
 	// IsNilZero says that it is 0 where the address that Loads lead to last is 0.
 	IsNilZero bool
 }
@@ -71,13 +72,19 @@ func (p Param) Datum() (Datum, error) {
 		n.Limits = nil // they are among the others
 		d.Limits = append(d.Limits, Limit{n, l.index})
 	}
-	if f := p.field; f != nil {
+	switch f := p.field; {
+	case f != nil:
 		d.Bit, d.Bits, d.typ = f.bit, f.wide, f.typ
+	case !p.place.isIndirect && p.place.parts[0].skip > 0: // some bytes of a register
+		d.Bit, d.Bits = 8*p.place.parts[0].skip, 8*p.typ.size
+		if s := p.typ.shape(p.lang); s != ShapeSigned && s != ShapeUnsigned {
+			return Datum{}, ErrNoPlace
+		}
 	}
 	if text, ok := d.counted(p.lang); ok {
 		return text, nil
 	}
-	d.Size, d.Shape = d.typ.size, d.typ.shape(p.lang)
+	d.Size, d.Shape, d.Enum = d.typ.size, d.typ.shape(p.lang), d.typ.enum
 	if d.Shape == ShapeArray {
 		d.Size, d.Elem, d.Count = d.typ.elem.size, d.typ.elem.shape(p.lang), d.typ.count
 	}
@@ -144,7 +151,7 @@ func (d *datum) begin(p place) error {
 		}
 		return nil
 	}
-	if p.isUnknown || isOther || len(p.parts) == 0 || p.parts[0].skip != 0 || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
+	if p.isUnknown || isOther || len(p.parts) == 0 || p.parts[0].skip != 0 && (p.isIndirect || len(p.parts) > 1) || p.parts[0].off != 0 || p.parts[0].reg != "" && !p.parts[0].isGeneral() {
 		return ErrNoPlace
 	}
 	if first := p.parts[0]; len(p.parts) > 1 && first.size < min(d.typ.size, 8) {

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -55,9 +56,14 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 	case typeGoInterface:
 		return f.goInterface(uintOf(raw), uintOf(raw[8:]))
 	}
+	if t.kind == typeUnknown && t.size == 0 {
+		return unknown(errNoType)
+	}
 	s := fmt.Sprintf("0x%x", raw)
 	return Value{Text: s, JSON: s}
 }
+
+var errNoType = errors.New("its type is not understood")
 
 func (f *formatter) scalar(t *dtype, raw []byte) Value {
 	if t.size == 0 && t.kind != typeEnum { // Rust's ()

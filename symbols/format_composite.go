@@ -22,7 +22,7 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	object := map[string]any{}
 	for i, m := range t.field {
 		part, ok := m.of(raw)
-		if !ok || m.isBase && len(m.typ.field) == 0 {
+		if !ok || m.isBase && len(m.typ.field) == 0 && m.typ.kind != typeUnknown {
 			continue
 		}
 		v := f.format(m.typ, part, depth+1)

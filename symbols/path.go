@@ -231,6 +231,9 @@ func (w *way) element(i int64) error {
 	switch {
 	case t.kind == typeArray && t.elem != nil:
 		n, inner := t.rows()
+		if len(t.lows) > 0 {
+			i -= t.lows[0]
+		}
 		return w.counted(i, n, inner)
 	case t.kind == typePointer && t.elem != nil && t.elem.size > 0:
 		w.follow(t.elem)
@@ -278,20 +281,6 @@ func (w *way) counted(i, n int64, t *dtype) error {
 		}
 	}
 	return w.inside(i*t.size, t)
-}
-
-// rows are the number and the type of an array's elements, which are arrays too if it has several dimensions.
-func (t *dtype) rows() (n int64, elem *dtype) {
-	if len(t.dims) < 2 || t.kind != typeArray {
-		return t.count, t.elem
-	}
-	row := *t
-	row.dims, row.count = t.dims[1:], 1
-	for _, n := range row.dims {
-		row.count = product(row.count, n)
-	}
-	row.size = product(row.count, t.elem.size)
-	return t.dims[0], &row
 }
 
 var wordType = &dtype{kind: typeUint, name: "uint64", under: "uint64", size: 8, align: 8}

@@ -43,6 +43,7 @@ type dtype struct {
 	elem    *dtype
 	count   int64   // elements of an array
 	dims    []int64 // of an array of arrays: how many each has
+	lows    []int64 // and the index of the first of each
 	enum    map[int64]string
 	field   []dfield
 	isByRef bool // C++: never passed in registers, a copy's address is
@@ -81,12 +82,28 @@ const (
 	attrGoElem = dwarf.Attr(0x2902)
 )
 
+const attrSignature = dwarf.Attr(0x69) // DW_AT_signature
+
+// DW_AT_endianity, and its DW_END_big.
+const (
+	attrEndianity = dwarf.Attr(0x65)
+	bigEndian     = 1
+)
+
 // ref follows e's DW_AT_type; without one the type is void.
 func (r *typeReader) ref(e *dwarf.Entry) *dtype {
-	if off, ok := e.Val(dwarf.AttrType).(dwarf.Offset); ok {
+	switch off := e.Val(dwarf.AttrType).(type) {
+	case dwarf.Offset:
 		return r.at(off)
+	case nil:
+		return &dtype{kind: typeVoid, name: "void", align: 1}
 	}
-	return &dtype{kind: typeVoid, name: "void", align: 1}
+	return lostType("?") // the signature of a type in another section
+}
+
+// lostType is a type that is not understood, not even how large it is.
+func lostType(name string) *dtype {
+	return &dtype{kind: typeUnknown, name: name, under: name, align: 1}
 }
 
 func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
@@ -94,6 +111,9 @@ func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 		t.name, t.under = name, name
 	}
 	t.size, _ = e.Val(dwarf.AttrByteSize).(int64)
+	if e.AttrField(attrSignature) != nil {
+		return // it is described in another section
+	}
 	switch e.Tag {
 	case dwarf.TagBaseType:
 		enc, _ := e.Val(dwarf.AttrEncoding).(int64)
@@ -101,6 +121,9 @@ func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 			t.align = t.size / 2
 		}
 		t.isUnsigned = enc == 0x08 || enc == 0x10 // DW_ATE_unsigned_char, DW_ATE_UTF
+		if end, _ := e.Val(attrEndianity).(int64); end == bigEndian {
+			t.kind = typeUnknown
+		}
 	case dwarf.TagPointerType:
 		r.fillPointer(t, e, typePointer, " *")
 	case dwarf.TagReferenceType:
@@ -309,9 +332,31 @@ func (t *dtype) mayBeDiscriminant() bool {
 func (r *typeReader) member(c *dwarf.Entry) dfield {
 	f := dfield{typ: r.ref(c), isBase: c.Tag == dwarf.TagInheritance}
 	f.name, _ = c.Val(dwarf.AttrName).(string)
-	f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
+	if off, ok := offsetOf(c); ok {
+		f.off = off
+	} else {
+		f.typ = lostType(f.typ.name)
+	}
 	f.readBits(c)
 	return f
+}
+
+// offsetOf is the distance of a member from the beginning. ok is false if that is another one in each value: a virtual base class is found by the object's table.
+func offsetOf(c *dwarf.Entry) (off int64, ok bool) {
+	const plusUconst = 0x23 // DWARF 2 knows expressions alone
+	switch loc := c.Val(dwarf.AttrDataMemberLoc).(type) {
+	case nil:
+		return 0, true
+	case int64:
+		return loc, true
+	case []byte:
+		if len(loc) > 1 && loc[0] == plusUconst {
+			x := &lineCursor{b: loc[1:]}
+			off = int64(x.uleb())
+			return off, !x.isBad && len(x.b) == 0
+		}
+	}
+	return 0, false
 }
 
 // readBits reads the extent of a bit field, in the form of DWARF 4 or in the older form, which counts from the highest
@@ -362,45 +407,6 @@ func (t *dtype) alignment(e *dwarf.Entry, members []*dwarf.Entry) int64 {
 		align = min(demanded, most)
 	}
 	return align
-}
-
-func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dies) {
-	t.kind, t.elem, t.count = typeArray, r.ref(e), 1
-	rd.children(e, func(c *dwarf.Entry) {
-		if c.Tag != dwarf.TagSubrangeType {
-			return
-		}
-		n, ok := c.Val(dwarf.AttrCount).(int64)
-		if !ok {
-			if n, ok = c.Val(dwarf.AttrUpperBound).(int64); ok {
-				n = min(n, largestType) + 1
-			}
-		}
-		t.count = product(t.count, n)
-		t.dims = append(t.dims, n)
-	})
-	if t.size == 0 {
-		t.size = product(t.count, t.elem.size)
-	}
-	t.align = t.elem.align
-	const attrGNUVector = dwarf.Attr(0x2107)
-	if e.AttrField(attrGNUVector) != nil {
-		t.kind, t.align = typeUnknown, t.size
-		if t.size == 8 || t.size == 16 {
-			t.kind = typeVector
-		}
-	}
-	if e.AttrField(dwarf.AttrName) == nil {
-		t.name = t.elem.name + "[]"
-	}
-}
-
-// product multiplies sizes; it is negative if that makes none.
-func product(a, b int64) int64 {
-	if a < 0 || b < 0 || b > 0 && a > largestType/b {
-		return -1
-	}
-	return a * b
 }
 
 // fillGo gives Go's built-in types their kinds (reflect.Kind in DW_AT_go_kind).

@@ -205,7 +205,11 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 			t = p.found.Type
 		}
 	}
-	return fetch.Arg{Text: s, Source: source, Type: t}, p.store(source, t, column, typeColumn)
+	a = fetch.Arg{Text: s, Source: source, Type: t}
+	if p.found != nil && n < 0 {
+		a.Enum = p.found.Enum
+	}
+	return a, p.store(source, t, column, typeColumn)
 }
 
 // typeOf reads the type of an expression.

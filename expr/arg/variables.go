@@ -28,6 +28,8 @@ type Variable struct {
 	Untyped bool
 	Text    Text
 	Len     fetch.Source // of TextCounted
+	// Enum is the names of an enumeration's values; nil if it is none.
+	Enum map[int64]string
 }
 
 // Text is whether a variable may be recorded as a string.

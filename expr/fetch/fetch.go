@@ -13,6 +13,7 @@ type Arg struct {
 	Text   string // the fetch expression without its type, as it is listed
 	Source Source
 	Type   Type
+	Enum   map[int64]string // the names that its values have; nil for none
 }
 
 // Source is where a value comes from: a base, then words of memory.
@@ -113,6 +114,7 @@ const MaxString = 4096
 type Field struct {
 	Name string
 	Type Type
+	Enum map[int64]string // as in Arg
 }
 
 // Value is a field's value at a hit.

@@ -352,7 +352,7 @@ func (l *Layout) Args() []Arg { return slices.Clone(l.args) }
 func Fields(args []Arg) []Field {
 	fields := make([]Field, len(args))
 	for i, a := range args {
-		fields[i] = Field{a.Name, a.Type}
+		fields[i] = Field{a.Name, a.Type, a.Enum}
 	}
 	return fields
 }

@@ -163,7 +163,33 @@ func (s *parser) value(p *pred, function bool) error {
 	case isDigit(c) || c == '-':
 		return s.number(p)
 	}
+	if n, ok := s.word(p); ok {
+		p.n = p.extend(n)
+		return nil
+	}
 	return s.here("INVALID_VALUE")
+}
+
+// word reads a name that has a number, where there are expressions: an enumerator of the field's, or what languages call 0 and 1.
+func (s *parser) word(p *pred) (n uint64, ok bool) {
+	if !s.Exprs || p.isString() || p.op == glob || p.typ.Kind == fetch.Float {
+		return 0, false
+	}
+	from := s.at
+	word := s.while(isNameByte)
+	for v, name := range s.Fields[p.field].Enum {
+		if name == word && word != "" {
+			return uint64(v), true
+		}
+	}
+	switch word {
+	case "false", "NULL", "nil", "nullptr":
+		return 0, true
+	case "true":
+		return 1, true
+	}
+	s.at = from
+	return 0, false
 }
 
 // quoted reads a string.

@@ -76,6 +76,7 @@ func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, er
 	if v.Type, v.Text, err = typeOf(d); err != nil {
 		v.Untyped, err = true, nil
 	}
+	v.Enum = d.Enum
 	if v.Source, err = p.sourceOf(name, d); err == nil && d.Len != nil {
 		v.Len, err = p.sourceOf(name, *d.Len)
 	}

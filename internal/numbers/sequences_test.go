@@ -46,6 +46,7 @@ var inGoAll = [][2]string{
 func conditionsOf(all [][2]string) (hold, fail []string) {
 	for _, x := range all {
 		switch first := x[1][0]; {
+		case strings.HasPrefix(x[1], "0x") || strings.Contains(x[1], "'"): // no number to conditions
 		case x[1] == "?": // there is no such element: no comparison holds
 			fail = append(fail, x[0]+" == 0", x[0]+" != 0", x[0]+` != "x"`)
 		case first == '"' && !strings.Contains(x[0], "]."): // texts
@@ -96,6 +97,9 @@ func walk(t *testing.T, bin, entry string, all [][2]string, stops bool) {
 		values = append(values, place(t, s, entry, wants...))
 	}
 	hold, fail := conditionsOf(all)
+	if len(all) == len(inCXXAll) {
+		hold, fail = append(hold, "o.ref.c == BLUE", "o.own[0].c != RED", "p != NULL", "p != nullptr"), append(fail, "o.ref.c == GREEN", "o.ref.c < BLUE", "p == NULL")
+	}
 	counts := map[string]*trace.Probe{}
 	for _, cond := range append(hold, fail...) {
 		if p, err := s.Probe(entry, trace.Count(), trace.If(cond)); err == nil {
