@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -15,7 +16,13 @@ func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 	if err != nil && !rp.warned {
 		rp.warned = true
 		called, _ := fo.d.linker.symbols().Lookup(rp.KP.Addr)
-		fo.d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
+		also := ""
+		if fo.d.session.opts.Returns != ReturnSites {
+			if why := fo.relays.refusal(); why != "" {
+				also = "; return addresses are not replaced: " + why
+			}
+		}
+		fo.d.session.warn("calls of %s that return to %s are missed: %v%s", called, at, err, also)
 	}
 	return st
 }
@@ -134,7 +141,7 @@ func (lo *looks) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
 
 // jumps describes how a function may go on, other than with the next instruction.
 type jumps struct {
-	away bool // into another function, as far as is known
+	away bool // into another function, by a jump or over its own end, as far as is known
 	back bool // to its entry
 }
 
@@ -162,6 +169,7 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 	defer lo.anew()()
 	parts := []arch.Range{bounds}
 	for i := 0; i < len(parts); i++ {
+		falls := false // out of the part, into what lies behind it
 		for at := parts[i].Start; at < parts[i].End; {
 			insn, err := lo.decode(at)
 			if err != nil {
@@ -169,6 +177,9 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 				return j
 			}
 			at = insn.End()
+			if !host.Arch.Padding(insn) {
+				falls = insn.Flow == arch.FlowNext || insn.Flow == arch.FlowCond || insn.Flow == arch.FlowSyscall
+			}
 			switch to := insn.Target; insn.Flow {
 			case arch.FlowIndirectJump, arch.FlowFar:
 				j.away = true
@@ -182,6 +193,7 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 				j.back = j.back || to == st.addr || !st.calls.inGo && bounds.Contains(to) && to < st.addr
 			}
 		}
+		j.away = j.away || falls // a call at the end does not return
 	}
 	return j
 }

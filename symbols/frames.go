@@ -21,6 +21,9 @@ type frameTable struct {
 	index  []frameIndex                  // .eh_frame_hdr
 	parsed frame.FrameDescriptionEntries // without one: all of .eh_frame and .debug_frame
 
+	debugOnce sync.Once
+	debug     frame.FrameDescriptionEntries // with one: .debug_frame, which has functions that the program itself never unwinds through
+
 	common  atomic.Pointer[commonEntry] // the last that ends has seen
 	entries cache[*fde]                 // by address of the entry
 	rows    cache[*unwindRow]
@@ -56,16 +59,27 @@ func (t *Table) Unwindable(a arch.Addr) bool {
 	if m == nil || m.img == nil {
 		return false
 	}
-	f := m.img.frame(m.link(a) - 1)
+	f := m.img.loadedFrame(m.link(a) - 1)
 	return f != nil && m.img.frames.index != nil
 }
 
-// frame returns the entry that covers link-time address v, nil if none does.
+// frame returns the entry that covers link-time address v, nil if none does. Files whose code comes from several compilers, such as Go's and C's, have
+// some functions in .debug_frame alone.
 func (img *image) frame(v uint64) *fde {
+	t := &img.frames
+	if f := img.loadedFrame(v); f != nil || t.index == nil {
+		return f
+	}
+	t.debugOnce.Do(func() { t.debug = img.debugFrames() })
+	return entryFor(t.debug, v)
+}
+
+// loadedFrame is frame in what is loaded with the code, or, without an index of that, in all that there is.
+func (img *image) loadedFrame(v uint64) *fde {
 	t := &img.frames
 	t.once.Do(func() { img.loadFrames(t) })
 	if t.index == nil {
-		return t.parsedFor(v)
+		return entryFor(t.parsed, v)
 	}
 	i := sort.Search(len(t.index), func(i int) bool { return t.index[i].start > v }) - 1
 	if i < 0 {
@@ -81,12 +95,12 @@ func (img *image) frame(v uint64) *fde {
 	return f
 }
 
-func (t *frameTable) parsedFor(v uint64) *fde {
-	i := sort.Search(len(t.parsed), func(i int) bool { return t.parsed[i].Begin() > v }) - 1
-	if i < 0 || !t.parsed[i].Cover(v) {
+func entryFor(list frame.FrameDescriptionEntries, v uint64) *fde {
+	i := sort.Search(len(list), func(i int) bool { return list[i].Begin() > v }) - 1
+	if i < 0 || !list[i].Cover(v) {
 		return nil
 	}
-	return newFDE(t.parsed[i])
+	return newFDE(list[i])
 }
 
 func newFDE(f *frame.FrameDescriptionEntry) *fde {
@@ -104,9 +118,16 @@ func (img *image) loadFrames(t *frameTable) {
 	if s := img.f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS {
 		t.parsed = t.parsed.Append(img.allFrames(img.f.section(".eh_frame", img.f.kept), s.Addr))
 	}
-	if raw, err := img.f.debugSection("frame", img.f.kept); err == nil && len(raw) > 0 {
-		t.parsed = t.parsed.Append(img.allFrames(raw, 0))
+	t.parsed = t.parsed.Append(img.debugFrames())
+}
+
+// debugFrames parses .debug_frame.
+func (img *image) debugFrames() frame.FrameDescriptionEntries {
+	raw, err := img.f.debugSection("frame", img.f.kept)
+	if err != nil || len(raw) == 0 {
+		return nil
 	}
+	return img.allFrames(raw, 0)
 }
 
 // frameIndex reads .eh_frame_hdr, nil if there is none.

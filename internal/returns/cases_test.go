@@ -52,6 +52,7 @@ var programs = []program{
 		{name: "pointer", calls: "po_call 2, po_twice 1, po_thrice 1", strict: true, survives: true},
 		{name: "recursion", calls: "re_down 31, re_step 30", strict: true, survives: true},
 		{name: "plt", calls: "pl_length 1", strict: true, survives: true},
+		{name: "fall", calls: "fa_first 1, fa_last 2", strict: true, survives: true},
 	}},
 	{fixture: "ends", cases: []playing{
 		{name: "pthread_exit", calls: "pe_outer 1 1, pe_inner 1 1", survives: true},

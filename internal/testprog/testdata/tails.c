@@ -67,6 +67,17 @@ static long plt_round(long i)
 	return r;
 }
 
+// Over its own end into the next one, as strcasecmp of the C library into strcasecmp_l.
+long fa_first(long v), fa_last(long v);
+asm(".text\n.globl fa_first\n.type fa_first,@function\nfa_first:\n\tlea 3(%rdi),%rdi\n\tlea 1(%rdi),%rdi\n.size fa_first,.-fa_first\n"
+    ".globl fa_last\n.type fa_last,@function\nfa_last:\n\tlea (%rdi,%rdi),%rax\n\tlea 1(%rax),%rax\n\tret\n.size fa_last,.-fa_last\n");
+static long fall_round(long i)
+{
+	long r = fa_first(i) + fa_last(i);
+	CHECK(r == 4 * i + 10);
+	return r;
+}
+
 int main(void)
 {
 	return serve((struct round[]){
@@ -76,6 +87,7 @@ int main(void)
 		{ "pointer", pointer_round },
 		{ "recursion", recursion_round },
 		{ "plt", plt_round },
+		{ "fall", fall_round },
 		{ NULL },
 	});
 }
