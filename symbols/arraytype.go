@@ -105,6 +105,8 @@ func (t *dtype) rows() (n int64, elem *dtype) {
 	for _, n := range row.dims {
 		row.count = product(row.count, n)
 	}
-	row.size = product(row.count, t.elem.size)
+	if row.size = product(row.count, t.elem.size); row.size < 0 {
+		return t.count, t.elem
+	}
 	return t.dims[0], &row
 }

@@ -225,7 +225,7 @@ const mostNumbers = 64
 // numberAt is the base type at an offset. ok is false if that is none, or one of which no number is made.
 func (d *dwarfData) numberAt(off dwarf.Offset) (n number, ok bool) {
 	e := d.entryAt(off)
-	if e == nil || e.Tag != dwarf.TagBaseType {
+	if e == nil || e.Tag != dwarf.TagBaseType || e.AttrField(attrEndianity) != nil {
 		return n, false
 	}
 	n.size, _ = e.Val(dwarf.AttrByteSize).(int64)
@@ -245,7 +245,7 @@ func (d *dwarfData) numberAt(off dwarf.Offset) (n number, ok bool) {
 // usesRegisters tells that what p computes depends on registers, which may not hold yet what the expression means, or no longer.
 func (p place) usesRegisters() bool {
 	return slices.ContainsFunc(p.parts, func(x part) bool {
-		return x.made != nil && slices.ContainsFunc(x.made.steps, func(s step) bool { return s.op == opBreg0 || s.op == opRegvalType })
+		return !p.isIndirect && (x.isGeneral() || x.reg == "xmm") || x.made != nil && slices.ContainsFunc(x.made.steps, func(s step) bool { return s.op == opBreg0 || s.op == opRegvalType })
 	})
 }
 

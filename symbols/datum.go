@@ -75,6 +75,9 @@ func (p Param) Datum() (Datum, error) {
 	switch f := p.field; {
 	case f != nil:
 		d.Bit, d.Bits, d.typ = f.bit, f.wide, f.typ
+		if !p.place.isIndirect {
+			d.Bit += 8 * p.place.parts[0].skip
+		}
 	case !p.place.isIndirect && p.place.parts[0].skip > 0: // some bytes of a register
 		d.Bit, d.Bits = 8*p.place.parts[0].skip, 8*p.typ.size
 		if s := p.typ.shape(p.lang); s != ShapeSigned && s != ShapeUnsigned {
@@ -100,7 +103,7 @@ type datum struct {
 
 // counted returns the Datum of d if it is a string with a length, or a reference to one.
 func (d *datum) counted(lang language) (Datum, bool) {
-	if t := d.typ; t.kind == typeReference && t.elem != nil {
+	if t := d.typ; t.kind == typeReference && t.elem != nil && t.elem.kind != typeReference {
 		inner := &datum{typ: t.elem, Datum: d.Datum}
 		inner.Loads = append(slices.Clone(d.Loads), 0)
 		return inner.counted(lang)

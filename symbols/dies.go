@@ -20,6 +20,7 @@ type dies struct {
 	r    *dwarf.Reader
 	last dwarf.Offset // of the entry that was read
 	left int
+	most int   // what left began with
 	err  error // that of debug/dwarf, or errTooMuch
 }
 
@@ -27,7 +28,18 @@ type dies struct {
 func (d *dwarfData) entriesAt(off dwarf.Offset) *dies {
 	r := d.data.Reader()
 	r.Seek(off)
-	return &dies{d: d, r: r, left: mostEntries}
+	return &dies{d: d, r: r, left: mostEntries, most: mostEntries}
+}
+
+// lookAt is the entry at off, nil if there is none, on x's account.
+func (x *dies) lookAt(off dwarf.Offset) *dwarf.Entry {
+	y := x.d.entriesAt(off)
+	y.left, y.most = x.left, x.most
+	e := y.next()
+	if x.left = y.left; x.err == nil && errors.Is(y.err, errTooMuch) {
+		x.err = y.err
+	}
+	return e
 }
 
 // entryAt is the entry at off, nil if there is none.
@@ -59,7 +71,7 @@ func (x *dies) next() *dwarf.Entry {
 
 // spend counts n entries as read. If a limit is exceeded, x.err is set.
 func (x *dies) spend(n int) {
-	before := mostEntries - x.left
+	before := x.most - x.left
 	if x.left -= n; x.left < 0 {
 		x.err = errTooMuch
 	}

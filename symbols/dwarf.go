@@ -167,7 +167,7 @@ func versionBehind(e *dwarf.Entry, name string) (n int, ok bool) {
 // unitAt returns the unit that covers link-time address v.
 func (d *dwarfData) unitAt(v uint64) *unit {
 	d.rangeOnce.Do(func() {
-		x := &dies{d: d, left: mostEntries}
+		x := &dies{d: d, left: mostEntries, most: mostEntries}
 		for _, u := range d.units {
 			ranges, err := x.ranges(u.entry)
 			if err != nil {

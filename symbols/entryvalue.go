@@ -147,7 +147,9 @@ func (c *callerPlace) reads() (regs []string, reads []Read) {
 		}
 	}
 	at := func(off, n int64) Read { return Read{Addr: Word{Reg: name}, Off: base + off, Max: n, IsSpare: true} }
-	return regs, []Read{at(low, -low), at(0, callerWindow)}
+	window := at(0, callerWindow)
+	window.Kind = ReadArray // at the end of a stack there are fewer
+	return regs, []Read{at(low, -low), window}
 }
 
 // entryStep reads the operand of opEntryValue: the register whose value at the entry is asked for.
@@ -168,9 +170,6 @@ func soleRegister(expr []byte) (reg uint64, ok bool) {
 		reg = op - opReg0
 	case op == opRegx:
 		reg = x.uleb()
-	case op == opRegvalType || gnuTyped[op] == opRegvalType:
-		reg = x.uleb()
-		x.uleb()
 	default:
 		return 0, false
 	}
@@ -239,11 +238,12 @@ func (img *image) callSite(t *Table, v uint64) *callSite {
 func (d *dwarfData) readSites(img *image, u *unit, off dwarf.Offset) (sites callSites, cost uint64) {
 	sites = callSites{}
 	x := d.entriesAt(off)
-	x.left = mostSiteEntries
+	x.left, x.most = mostSiteEntries, mostSiteEntries
 	fn := x.next()
 	if fn == nil {
 		return sites, 0
 	}
+	starts := starts{}
 	c := callee{isInside: true, numbers: d.numbers(u)}
 	if first, ok := u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
 		c.address = (&locationList{d: d, addr: first}).address
@@ -262,7 +262,7 @@ func (d *dwarfData) readSites(img *image, u *unit, off dwarf.Offset) (sites call
 				sites[back] = nil
 				break
 			}
-			site = &callSite{params: map[uint64]*computation{}, target: d.calleeStart(e)}
+			site = &callSite{params: map[uint64]*computation{}, target: starts.of(x, e)}
 			if c.frame = (frameBase{}); framed < mostFramed {
 				framed++
 				c.frame = frameAt(base, img.row(back-1), false)
@@ -317,26 +317,31 @@ func returnOf(e *dwarf.Entry) (v uint64, ok bool) {
 	return v, ok
 }
 
-// calleeStart is where the function begins that a call names, 0 if that is not known.
-func (d *dwarfData) calleeStart(e *dwarf.Entry) uint64 {
-	fn := d.calleeOfSite(e)
-	if fn == nil {
+// starts are where functions begin whose entries were looked at, 0 where that is not known.
+type starts map[dwarf.Offset]uint64
+
+// of is where the function begins that a call names, 0 if that is not known. It is looked up on x's account.
+func (known starts) of(x *dies, e *dwarf.Entry) uint64 {
+	off, ok := calleeOfSite(e)
+	if !ok {
 		return 0
 	}
-	v, _ := fn.Val(dwarf.AttrLowpc).(uint64)
+	v, met := known[off]
+	if !met {
+		if fn := x.lookAt(off); fn != nil {
+			v, _ = fn.Val(dwarf.AttrLowpc).(uint64)
+		}
+		known[off] = v
+	}
 	return v
 }
 
-// calleeOfSite is the entry of the function that a call names, nil if it names none.
-func (d *dwarfData) calleeOfSite(e *dwarf.Entry) *dwarf.Entry {
-	off, ok := e.Val(dwarf.AttrCallOrigin).(dwarf.Offset)
-	if !ok {
+// calleeOfSite is the entry of the function that a call names.
+func calleeOfSite(e *dwarf.Entry) (off dwarf.Offset, ok bool) {
+	if off, ok = e.Val(dwarf.AttrCallOrigin).(dwarf.Offset); !ok {
 		off, ok = e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
 	}
-	if !ok {
-		return nil
-	}
-	return d.entryAt(off)
+	return off, ok
 }
 
 // below calls f for all entries below e, which was just read, until f returns false.
@@ -358,64 +363,4 @@ func (x *dies) below(e *dwarf.Entry, f func(*dwarf.Entry) bool) {
 			depth++
 		}
 	}
-}
-
-// mostTails bounds the functions that are looked at to know where a function's jumps lead.
-const mostTails = 32
-
-// entersItself tells that the function at off may have been entered again by a jump in the place of a call, from itself or from a function that it has left for:
-// then it returns to a call that has entered it with something else. That is so unless debug information tells of all such jumps.
-func (d *dwarfData) entersItself(off dwarf.Offset, start uint64) bool {
-	todo := []dwarf.Offset{off}
-	met := map[dwarf.Offset]bool{off: true}
-	left := mostSiteEntries
-	for len(todo) > 0 {
-		at := todo[0]
-		todo = todo[1:]
-		x := d.entriesAt(at)
-		x.left = left
-		fn := x.next()
-		if fn == nil || !tellsTailCalls(d.origins(fn)) {
-			return true
-		}
-		unknown := false
-		x.below(fn, func(e *dwarf.Entry) bool {
-			if e.Tag != dwarf.TagCallSite && e.Tag != tagGNUCallSite || !isTailCall(e) {
-				return true
-			}
-			to := d.calleeOfSite(e)
-			v := uint64(0)
-			if to != nil {
-				v, _ = to.Val(dwarf.AttrLowpc).(uint64)
-			}
-			if unknown = v == 0 || v == start || len(met) == mostTails; unknown {
-				return false
-			}
-			if !met[to.Offset] {
-				met[to.Offset] = true
-				todo = append(todo, to.Offset)
-			}
-			return true
-		})
-		if left = x.left; unknown || x.err != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func isTailCall(e *dwarf.Entry) bool {
-	is, _ := e.Val(dwarf.AttrCallTailCall).(bool)
-	gnu, _ := e.Val(attrGNUTailCall).(bool)
-	return is || gnu
-}
-
-// tellsTailCalls tells of a function that all jumps in it which are in the place of a call are described.
-func tellsTailCalls(origins []*dwarf.Entry) bool {
-	for _, a := range []dwarf.Attr{dwarf.AttrCallAllCalls, dwarf.AttrCallAllSourceCalls, dwarf.AttrCallAllTailCalls, attrGNUAllTailCalls, attrGNUAllCalls} {
-		if is, _ := attr(origins, a).(bool); is {
-			return true
-		}
-	}
-	return false
 }

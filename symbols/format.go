@@ -56,7 +56,7 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 	case typeGoInterface:
 		return f.goInterface(uintOf(raw), uintOf(raw[8:]))
 	}
-	if t.kind == typeUnknown && t.size == 0 {
+	if t.size == 0 && (t.kind == typeUnknown || t.kind == typeVoid || t.kind == typeFunc) {
 		return unknown(errNoType)
 	}
 	s := fmt.Sprintf("0x%x", raw)

@@ -14,7 +14,11 @@ import (
 func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	if x, ok := t.sequence(f.lang); ok {
 		if x.isText {
-			return f.text(arch.Addr(uintOf(raw[x.addr:x.addr+8])), uintOf(raw[x.length:x.length+8]))
+			at, n, ok := x.of(raw)
+			if !ok {
+				return unknown(errNoPlace)
+			}
+			return f.text(at, uint64(n))
 		}
 		return f.elements(t, x, raw, depth)
 	}

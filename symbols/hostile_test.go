@@ -76,7 +76,7 @@ func exerciseCalls(tab *Table, img *image, v uint64) {
 				}
 			}
 		}
-		d.entersItself(off, v)
+		d.entersItself(img, off, v)
 	}
 }
 

@@ -170,7 +170,7 @@ func (c callee) holds(expr []byte) bool {
 	switch op := uint64(expr[0]); {
 	case op == opAddr, op == opAddrx:
 		return true
-	case op >= opReg0 && op <= opRegx:
+	case op >= opReg0 && op <= opRegx, op == opBregx:
 		return !c.inPrologue && c.isSettled
 	}
 	return !c.inPrologue

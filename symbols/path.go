@@ -70,6 +70,23 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 	return w.Param, nil
 }
 
+// Shown is p as it can be printed: a C array whose end is not told is the text there, or unknown.
+func (p Param) Shown() Param {
+	if p.lang != langC || p.typ.kind != typeArray || p.typ.count != 0 || p.field != nil {
+		return p
+	}
+	w := &way{Param: p}
+	if p.typ.elem == nil || !p.typ.elem.isText() || w.address() != nil {
+		p.place.isUnknown = true
+		return p
+	}
+	w.typ = &dtype{kind: typePointer, name: p.typ.name, size: 8, align: 8, elem: p.typ.elem}
+	return w.Param
+}
+
+// IsReference reports whether p is a reference of C++'s, which stands for what it refers to.
+func (p Param) IsReference() bool { return p.typ.kind == typeReference }
+
 // way is a value on the way to another one.
 type way struct {
 	Param
@@ -96,7 +113,8 @@ func (w *way) step(s Step) error {
 
 // member goes to a member. A structure that is referred to is one in the source.
 func (w *way) member(s Step) error {
-	isPointer := w.typ.kind == typePointer || w.typ.kind == typeReference
+	isReference := w.typ.kind == typeReference
+	isPointer := w.typ.kind == typePointer || isReference
 	switch {
 	case s.Kind == StepArrow && !isPointer, s.Kind == StepDot && isPointer:
 		return ErrNotPointer
@@ -105,7 +123,7 @@ func (w *way) member(s Step) error {
 			return err
 		}
 	}
-	if s.Kind == StepMember && w.typ != nil && w.typ.kind == typeReference {
+	if s.Kind == StepMember && w.typ != nil && (w.typ.kind == typeReference || isReference && w.typ.kind == typePointer) {
 		if err := w.target(); err != nil {
 			return err
 		}
@@ -250,6 +268,7 @@ func (w *way) element(i int64) error {
 	if err := w.inside(s.addr, wordType); err != nil {
 		return err
 	}
+	n.place.limits = nil // they are among those of the element, which are met one after the other
 	w.place.limits = append(slices.Clone(w.place.limits), limit{&n.place, i})
 	w.follow(s.elem)
 	return w.inside(i*s.elem.size, s.elem)
@@ -263,6 +282,7 @@ func (w *way) countOf(s sequence) error {
 		return err
 	}
 	err = from.inside(s.addr, wordType)
+	from.place.limits = nil
 	w.place.number = &derived{from: &from.place, size: s.elem.size}
 	return err
 }
@@ -298,7 +318,10 @@ func (w *way) length() error {
 		return w.countOf(s)
 	case t.kind == typeArray && t.count >= 0:
 		n, _ := t.rows()
-		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}}, lengthType
+		if n == 0 && w.lang == langC {
+			return ErrNoLength // its end is not told
+		}
+		w.place, w.typ = place{parts: []part{{size: 8, reg: constantPart, stack: n}}, limits: w.place.limits}, lengthType
 		return nil
 	case t.kind == typeGoPointer && t.hasLength: // that of nil is 0
 		w.follow(lengthType)

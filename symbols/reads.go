@@ -60,14 +60,21 @@ func (r *reader) place(p place, size int64, sp string) source {
 		r.place(*p.number.from, 8, sp)
 	}
 	words := r.parts(p, sp)
-	if !p.isIndirect {
-		return words
+	if p.isIndirect {
+		off := p.behind
+		for _, next := range p.more {
+			words, off = r.read(Read{Addr: r.word(words, 0), Off: off, Max: 8}), next
+		}
+		words = r.read(Read{Addr: r.word(words, 0), Off: off, Max: size})
 	}
-	off := p.behind
-	for _, next := range p.more {
-		words, off = r.read(Read{Addr: r.word(words, 0), Off: off, Max: 8}), next
+	if n := p.number; n != nil {
+		return func(off int64) (Word, bool) {
+			w, known := words(off)
+			w.Plus += n.plus
+			return w, known && off == 0 && n.from == nil && !n.isNilZero
+		}
 	}
-	return r.read(Read{Addr: r.word(words, 0), Off: off, Max: size})
+	return words
 }
 
 // source returns the word of a value at an offset in it.
@@ -162,6 +169,10 @@ func (r *reader) value(t *dtype, s source, depth int) {
 		r.slice(t, s, depth)
 	case typeGoInterface: // the reads depend on the dynamic type
 		r.hasFailed = true
+	case typeSum: // or on the variant
+		for _, v := range t.variants {
+			r.hasFailed = r.hasFailed || leadsOn(v.typ, r.lang)
+		}
 	}
 }
 
@@ -256,7 +267,9 @@ func (w readingWorld) entry(uint64) (cell, error) {
 		w.r.addRegister(name)
 	}
 	for _, x := range reads {
-		w.r.read(x)
+		if !slices.Contains(w.r.reads, x) {
+			w.r.read(x)
+		}
 	}
 	return cell{}, nil
 }

@@ -36,7 +36,7 @@ func (c *capture) Get(name string) (uint64, bool) {
 
 func (c *capture) ReadMemory(at arch.Addr, p []byte) error {
 	for _, x := range c.reads {
-		if at < x.at || at+arch.Addr(len(p)) > x.at+arch.Addr(x.want) {
+		if at < x.at || at-x.at > arch.Addr(x.want) || arch.Addr(len(p)) > arch.Addr(x.want)-(at-x.at) {
 			continue
 		}
 		if in := int(at - x.at); in+len(p) <= len(x.bytes) {

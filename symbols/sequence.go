@@ -85,7 +85,7 @@ func (t *dtype) walk(path string) (off int64, end *dtype, ok bool) {
 
 // of reads where the elements are, and how many, from a value. ok is false if it is none.
 func (s sequence) of(raw []byte) (at arch.Addr, n int64, ok bool) {
-	if s.addr < 0 || s.length < 0 || s.addr+8 > int64(len(raw)) || s.length+8 > int64(len(raw)) {
+	if last := int64(len(raw)) - 8; s.addr < 0 || s.length < 0 || s.addr > last || s.length > last {
 		return 0, 0, false
 	}
 	at, n = arch.Addr(binary.LittleEndian.Uint64(raw[s.addr:])), int64(binary.LittleEndian.Uint64(raw[s.length:]))
@@ -104,7 +104,14 @@ func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
 	case lang == langC && strings.HasPrefix(t.under, "basic_string<char,"):
 		return 0, 8, t.size == 32 // libstdc++, new ABI: pointer, length, local buffer
 	case lang == langC && strings.HasPrefix(t.under, "basic_string_view<char,"):
-		return 8, 0, t.size == 16
+		for _, names := range [][2]string{{"_M_str", "_M_len"}, {"__data_", "__size_"}, {"__data", "__size"}} { // of libstdc++, of libc++
+			addr, first, ok1 := t.walk(names[0])
+			length, n, ok2 := t.walk(names[1])
+			if ok1 && ok2 && first.size == 8 && n.size == 8 {
+				return addr, length, t.size == 16
+			}
+		}
+		return 0, 0, false
 	case lang == langRust && (t.under == "&str" || t.under == "&mut str"):
 		return 0, 8, t.size == 16
 	case lang == langRust && t.under == "String" && t.kind == typeStruct:

@@ -82,7 +82,7 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 		size = 8
 	}
 	raw, err := p.begin(size, r, m)
-	at := arch.Addr(0)
+	at := unread
 	if err == nil && p.isIndirect {
 		at, raw, err = p.follow(arch.Addr(binary.LittleEndian.Uint64(raw)), t.size, m)
 	}
@@ -91,6 +91,9 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 	}
 	return raw, err
 }
+
+// unread is an address that was not read: it is not 0.
+const unread = ^arch.Addr(0)
 
 // begin reads size bytes of the parts, which are the value or its address.
 func (p place) begin(size int64, r arch.Regs, m arch.Memory) ([]byte, error) {
@@ -112,7 +115,7 @@ func (p place) follow(whole arch.Addr, size int64, m arch.Memory) (arch.Addr, []
 	for _, next := range p.more {
 		var word [8]byte
 		if err := m.ReadMemory(whole.Add(off), word[:]); err != nil {
-			return whole, nil, err
+			return unread, nil, err
 		}
 		whole, off = arch.Addr(binary.LittleEndian.Uint64(word[:])), next
 	}

@@ -79,7 +79,7 @@ func (p place) loaded(t *Table, m *Module) place {
 		switch x := &parts[i]; x.reg {
 		case staticPart:
 			v := uint64(x.stack)
-			if !m.img.hasData(v) {
+			if !m.img.hasData(v) || m.replacesData(v) {
 				return place{isUnknown: true}
 			}
 			*x = part{off: x.off, size: 8, reg: constantPart, stack: int64(m.addr(v))}
@@ -93,6 +93,20 @@ func (p place) loaded(t *Table, m *Module) place {
 	}
 	p.parts = parts
 	return p
+}
+
+// replacesData tells that another module's object may be used in place of the one at v, as of the static variables of C++'s inline functions, of which each library has a copy.
+func (m *Module) replacesData(v uint64) bool {
+	if m.Kind == KindExecutable {
+		return false
+	}
+	st := m.symbols()
+	for i := range st.entries {
+		if e := &st.entries[i]; e.kind == kindObject && e.isExported && e.value <= v && v-e.value < max(e.size, 1) {
+			return true
+		}
+	}
+	return false
 }
 
 // scope is the search for what is named at an instruction.
@@ -170,7 +184,7 @@ func (sc *scope) place(img *image, e *dwarf.Entry, start uint64, ranges [][2]uin
 	sc.at.caller = newCallerPlace(start, convention, row)
 	sc.at.isSettled = row != nil && then != nil && row.cfa.Rule == frame.RuleCFA && then.cfa.Rule == frame.RuleCFA && row.cfa.Reg == then.cfa.Reg && row.cfa.Offset == then.cfa.Offset
 	if sc.at.caller != nil {
-		sc.at.caller.reenters = sync.OnceValue(func() bool { return d.entersItself(e.Offset, start) })
+		sc.at.caller.reenters = sync.OnceValue(func() bool { return d.entersItself(img, e.Offset, start) })
 	}
 	base, _ := attr(origins, dwarf.AttrFrameBase).([]byte)
 	sc.at.frame = frameAt(base, row, sc.at.isSettled)

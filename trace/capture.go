@@ -224,6 +224,8 @@ type recorded struct {
 	at    arch.Addr
 	bytes []byte
 	want  int // bytes that it tried to read
+	// padded is what who asks for all of that gets, of a text whose zero was found: what lies behind the zero does not matter then.
+	padded []byte
 }
 
 // decode makes a snapshot of a record, nil if the record is none.
@@ -255,7 +257,7 @@ func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 	case r.Kind == symbols.ReadCounted:
 		x.bytes = bytes[:result]
 	case r.Kind == symbols.ReadText && result > 0 && result <= r.Max && bytes[result-1] == 0:
-		x.bytes = bytes[:r.Max] // the value ends at the zero, wherever that is
+		x.bytes, x.padded = bytes[:result], bytes[:r.Max]
 	case r.Kind == symbols.ReadText:
 		x.bytes = bytes[:min(result, r.Max)]
 	}
@@ -298,11 +300,16 @@ func (s *snapshot) Get(name string) (uint64, bool) {
 func (s *snapshot) ReadMemory(at arch.Addr, p []byte) error {
 	known := len(p) == 0
 	for _, x := range s.ranges {
-		if at < x.at || at+arch.Addr(len(p)) > x.at+arch.Addr(x.want) {
+		in, n, want := at-x.at, arch.Addr(len(p)), arch.Addr(x.want)
+		if at < x.at || in > want || n > want-in { // without a sum, which may be too large
 			continue
 		}
-		if in := int(at - x.at); in+len(p) <= len(x.bytes) {
-			copy(p, x.bytes[in:])
+		have := x.bytes
+		if in == 0 && n == want && x.padded != nil {
+			have = x.padded
+		}
+		if in+n <= arch.Addr(len(have)) {
+			copy(p, have[in:])
 			return nil
 		}
 		known = true

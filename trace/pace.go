@@ -39,7 +39,8 @@ func (p *Pace) allows(at time.Time) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := at.Unix(); s > p.second {
+	const late = 5 // seconds; what is older tells that the clock was set back
+	if s := at.Unix(); s > p.second || s < p.second-late {
 		p.second, p.n = s, 0
 	}
 	if p.n >= p.most {

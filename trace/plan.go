@@ -125,7 +125,7 @@ func (pt *point) same() bool {
 		return true
 	}
 	w := pt.probe.want
-	if slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+	if len(pt.fetch.Whole()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
 		return false
 	}
 	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
@@ -315,15 +315,15 @@ func (p *Probe) catchUp() {
 // record puts one hit, of a time, into the queue and counts it. Once the limit is reached it does neither and
 // reports false.
 func (p *Probe) record(at time.Time, hit func() *Hit) bool {
-	if !p.want.pace.allows(at) {
-		return true
-	}
 	if p.queue == nil {
 		hit = func() *Hit { return nil }
 	}
 	if p.budget.spent() {
 		p.silence()
 		return false
+	}
+	if !p.want.pace.allows(at) {
+		return true
 	}
 	h := hit() // before others are made to wait
 	put := func() bool { return h == nil || p.queue.Put(h) }

@@ -95,6 +95,8 @@ func FetchedArgs(args []fetch.Arg, values []fetch.Value) []Arg {
 // fetchedText is a value as the kernel prints it, but for numbers that could not be read.
 func fetchedText(t fetch.Type, v fetch.Value) string {
 	switch {
+	case v.Absent:
+		return "?"
 	case t.Count > 0:
 		t.Count = 0
 		elems := make([]string, len(v.Elems))
@@ -102,8 +104,6 @@ func fetchedText(t fetch.Type, v fetch.Value) string {
 			elems[i] = fetchedText(t, e)
 		}
 		return "{" + strings.Join(elems, ",") + "}"
-	case v.Absent:
-		return "?"
 	case v.Fault:
 		return fetch.FaultText
 	}
@@ -113,6 +113,8 @@ func fetchedText(t fetch.Type, v fetch.Value) string {
 // fetchedJSON is a value by its type, nil if it could not be read.
 func fetchedJSON(t fetch.Type, v fetch.Value) any {
 	switch {
+	case v.Absent:
+		return nil
 	case t.Count > 0:
 		t.Count = 0
 		elems := make([]any, len(v.Elems))

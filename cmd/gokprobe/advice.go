@@ -33,7 +33,7 @@ var advice = map[string]string{
 	"NOFENTRY_ARGS":     "$arg1 … exist at a function's first instruction only; name registers: %di",
 	"NOSUP_BTFARG":      "names are known where debug information has them; name registers: %di",
 	"NOSUP_DAT_ARG":     "no type has the whole value: name a member, NAME.MEMBER, or a type, NAME:x64",
-	"NO_BTFARG":         "-args and -locals show what has a name there; what is in a floating-point register, at a fixed address (@NAME) or in an unknown place can't be fetched by its name",
+	"NO_BTFARG":         "-args and -locals show what has a name there; what is in a floating-point register, is computed, or is in an unknown place can't be compared",
 	"NO_BTF_ENTRY":      "without debug information name $arg1, $arg2 … or registers",
 	"NO_BTF_FIELD":      "the structure has no such member",
 	"NO_PTR_STRCT":      "only pointers to structures and unions have members, and inside of a function structures that lie in memory",

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,11 +26,14 @@ those of -arg ("gokprobe help expressions"): variables with members and elements
 source writes them, len(x), *p, registers, fetch arguments. They are printed as the source's
 language does, texts without quotes. Everywhere there are {comm}, {pid}, {tid} and {symbol},
 at returns {ret}, {ret.member} and {duration}; a variable of such a name is {(pid)}. What
-can't be read is a question mark. {{ and }} print a brace. CONDITION is a -filter.
+is not known is a question mark, and memory that can't be read is (fault). {{ and }} print a
+brace. CONDITION is a -filter. At returns, parameters are what they were at the entry, and
+are printed as -arg prints them: numbers, addresses, NAME:string.
 
 The process is not stopped for a line where the target can record what it says, which the
-summary tells as for attach ("optimized"). Each log point has a budget: -rate lines a second,
-beyond which they are counted and not printed, and -max-hits lines in all.
+summary tells as for attach ("optimized"), unless there is a -max-hits. Each log point has a
+budget: -rate lines a second, beyond which they are counted and not printed, and -max-hits
+lines in all.
 
 Log points may stand in a file, one a line; empty lines and those that begin with # say
 nothing.
@@ -222,16 +226,34 @@ func (l *logPoint) fact(expr string) func(*event.Hit) string {
 
 // fetched is an expression as trace.Fetch takes it: number i.
 func (l *logPoint) fetched(i int) string {
-	e := l.args[i]
-	if rest, ok := strings.CutPrefix(e, "ret"); ok && isReturn(l.Spec) && rest != "" && strings.IndexByte(".-[", rest[0]) >= 0 {
-		e = "$retval" + rest
+	if !isReturn(l.Spec) {
+		return l.args[i]
 	}
-	return e
+	return theResult.ReplaceAllString(l.args[i], "${1}$$retval")
+}
+
+// theResult finds the name ret, which is no member's.
+var theResult = regexp.MustCompile(`(^|[^\w.>$])ret\b`)
+
+// inResult finds what ret leads to, in a condition outside of texts.
+var inResult = regexp.MustCompile(`"[^"]*"|'[^']*'|(^|[^\w.>$])ret(\.|->|\[|\))`)
+
+// condition is l's as trace.If takes it: ret alone is there a number.
+func (l *logPoint) condition() string {
+	if !isReturn(l.Spec) {
+		return l.If
+	}
+	return inResult.ReplaceAllStringFunc(l.If, func(found string) string {
+		if found[0] == '"' || found[0] == '\'' {
+			return found
+		}
+		return theResult.ReplaceAllString(found, "${1}$$retval")
+	})
 }
 
 // wants are what is wanted of a log point's hits.
 func (l *logPoint) wants(r request) []trace.Want {
-	wants := []trace.Want{trace.AsInSource(), trace.If(l.If), trace.Label(l.label), trace.Limit(r.maxHits)}
+	wants := []trace.Want{trace.AsInSource(), trace.If(l.condition()), trace.Label(l.label), trace.Limit(r.maxHits)}
 	for i := range l.args {
 		wants = append(wants, trace.Fetch(l.fetched(i)))
 	}

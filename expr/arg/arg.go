@@ -134,6 +134,9 @@ func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 	switch {
 	case !ok:
 		name, body = p.generatedName(text, i), text
+		if p.s.AsInSource && slices.ContainsFunc(p.args, func(a fetch.Arg) bool { return a.Name == name }) {
+			name = text // it has another type there
+		}
 	case len(name) > MaxName:
 		return a, caret.At("ARG_NAME_TOO_LONG", 0)
 	case name == "":
@@ -183,6 +186,13 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 	source, f := p.source(expr, column)
 	if f != nil {
 		return a, f
+	}
+	if p.found != nil && n >= 0 && p.found.Type.IsBits() && !inMemory(source) {
+		return a, caret.At("SOME_BITS", typeColumn) // the type would mean other bits of the register
+	}
+	if p.found != nil && n < 0 && p.s.AsInSource && p.found.Target != nil {
+		p.found = p.found.Target
+		source = p.found.Source
 	}
 	if t.Kind == fetch.String || t.Kind == fetch.UString {
 		if f := p.textVariable(&source, t, column); f != nil {

@@ -38,7 +38,7 @@ type Path struct {
 
 // IsPath tells whether a text looks like a Path, and not like one of the kernel's fetch arguments, but for $retval and for parameters.
 func IsPath(text string) bool {
-	return text != "" && (lex.IsLetter(text[0]) || strings.IndexByte("*&(", text[0]) >= 0 || strings.HasPrefix(text, "$retval"))
+	return text != "" && (lex.IsLetter(text[0]) || text[0] >= 0x80 || strings.IndexByte("*&(", text[0]) >= 0 || strings.HasPrefix(text, "$retval"))
 }
 
 // ParsePath reads a Path. ok is false if the text is none.

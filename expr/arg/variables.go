@@ -28,6 +28,8 @@ type Variable struct {
 	Untyped bool
 	Text    Text
 	Len     fetch.Source // of TextCounted
+	// Target is what a reference refers to, which stands for it in the source; nil if it is none.
+	Target *Variable
 	// Enum is the names of an enumeration's values; nil if it is none.
 	Enum map[int64]string
 }
@@ -92,6 +94,8 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	}
 	function, err := p.lookUp()
 	switch {
+	case name == "$retval" && !p.s.Return:
+		return fetch.Source{}, caret.At("RETVAL_ON_PROBE", column)
 	case errors.Is(err, errNoInformation):
 		return fetch.Source{}, caret.At("NOSUP_BTFARG", column)
 	case err != nil || name != "$retval" && len(function.Params()) == 0 && !p.s.Inside:
@@ -180,7 +184,7 @@ func (p *parser) result(s string, column int) (fetch.Source, *caret.Fault) {
 	switch {
 	case !p.s.Return:
 		return fetch.Source{}, caret.At("RETVAL_ON_PROBE", column)
-	case rest != "" && (p.s.Uprobe || rest[0] != '-' && rest[0] != '.'):
+	case rest != "" && (p.s.Uprobe || rest[0] != '-' && rest[0] != '.' && (rest[0] != '[' || !p.s.AsInSource)):
 		return fetch.Source{}, caret.At("BAD_VAR", column)
 	}
 	_, err := p.lookUp()

@@ -101,6 +101,7 @@ var pathSentences = map[string]sentence{
 	"BAD_INDEX":     {"Invalid index: it is a number", 0},
 	"NO_ELEMENT":    {"There is no such element", syscall.ENOENT},
 	"NO_LENGTH":     {"This has no length", 0},
+	"SOME_BITS":     {"This is some of a register's bits, and can't have another type", 0},
 	"NO_ADDRESS":    {"This has no address: it is in a register, or a bit field", 0},
 }
 

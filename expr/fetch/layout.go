@@ -98,10 +98,13 @@ const word = 8
 func (l *Layout) textSize() (int, error) {
 	fixed, strings := headItems*word, 0
 	for _, a := range l.args {
+		fixed += 4 * word * len(a.Source.Limits)
+		if a.Source.From != nil || a.Source.IsNilZero {
+			fixed += 2 * word
+		}
 		switch n := max(a.Type.Count, 1); {
 		case a.isString() && !a.constant():
 			strings += n
-			fixed += 4 * word * len(a.Source.Limits)
 			if a.Source.Len != nil {
 				fixed += 2 * word
 			}

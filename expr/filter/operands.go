@@ -7,6 +7,7 @@ type Operand struct {
 	Text   string
 	At     int  // where it begins in the filter's text
 	IsName bool // it is a name, and no longer expression
+	IsText bool // it is compared with a text
 }
 
 // Operands lists what a filter compares, as far as it can be read.
@@ -19,19 +20,29 @@ func Operands(text string) []Operand {
 
 // skim passes over the rest of a predicate, whose name was just read.
 func (s *parser) skim(name string) (*pred, error) {
-	*s.seen = append(*s.seen, Operand{name, s.at - len(name), nameLen(name) == len(name)})
-	_ = s.accept(".ustring") || s.accept(".function")
+	x := Operand{Text: name, At: s.at - len(name), IsName: nameLen(name) == len(name)}
+	defer func() { *s.seen = append(*s.seen, x) }()
+	_ = s.accept(".ustring")
+	if s.accept(".function") {
+		s.skip()
+		if s.operator(&pred{}) {
+			s.skip()
+			s.functionName()
+		}
+		return &pred{}, nil
+	}
 	s.skip()
 	if !s.operator(&pred{}) {
 		return nil, s.here("INVALID_OP")
 	}
 	s.skip()
-	switch c := s.peek(); c {
-	case '\'', '"':
+	switch c := s.peek(); {
+	case c == '\'' || c == '"':
+		x.IsText = true
 		s.at++
 		s.while(func(b byte) bool { return b != c })
 		s.accept(string(c))
-	case 'C':
+	case strings.HasPrefix(s.text[s.at:], "CPUS{"):
 		s.while(func(b byte) bool { return b != '}' })
 		s.accept("}")
 	default:
@@ -68,6 +79,8 @@ func fetchLen(s string) int {
 		case c == ')' && depth > 0:
 			depth--
 		case depth == 0 && strings.HasPrefix(s, "$retval") && strings.HasPrefix(s[i:], "->"):
+		case depth == 0 && (strings.HasPrefix(s[i:], ".function") || strings.HasPrefix(s[i:], ".ustring")):
+			return i
 		case depth == 0 && i > 0 && (isSpace(c) || strings.IndexByte("=<>!~&|):", c) >= 0) && !strings.HasPrefix(s[i-1:], "->"):
 			return i
 		}

@@ -59,8 +59,20 @@ func (s *parser) function(p *pred) error {
 	case p.op != equal && p.op != notEqual:
 		return s.here("INVALID_OP")
 	}
+	name := s.functionName()
+	if s.Function != nil {
+		if start, end, ok := s.Function(name); ok && start < end {
+			p.is, p.ranges = aFunction, []span{{start, end - 1}}
+			return nil
+		}
+	}
+	return s.here("NO_FUNCTION")
+}
+
+// functionName reads a name that may have parameters in braces.
+func (s *parser) functionName() string {
 	depth := 0
-	name := s.while(func(c byte) bool {
+	return s.while(func(c byte) bool {
 		switch c {
 		case '(':
 			depth++
@@ -69,13 +81,6 @@ func (s *parser) function(p *pred) error {
 		}
 		return depth >= 0 && !isSpace(c)
 	})
-	if s.Function != nil {
-		if start, end, ok := s.Function(name); ok && start < end {
-			p.is, p.ranges = aFunction, []span{{start, end - 1}}
-			return nil
-		}
-	}
-	return s.here("NO_FUNCTION")
 }
 
 // maxCPUs is what the numbers of processors are below (the greatest NR_CPUS of x86-64).

@@ -69,12 +69,22 @@ func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, er
 	if err != nil {
 		return v, err
 	}
+	return p.described(name, param)
+}
+
+// described is where a value is that is reached from name, and what it is.
+func (p *prototype) described(name string, param symbols.Param) (v arg.Variable, err error) {
 	d, err := param.Datum()
 	if err != nil {
 		return v, arg.ErrNoVariable
 	}
 	if v.Type, v.Text, err = typeOf(d); err != nil {
 		v.Untyped, err = true, nil
+	}
+	if target, err := param.At(name, symbols.Step{Kind: symbols.StepTarget}); err == nil && param.IsReference() && d.Shape != symbols.ShapeCountedText {
+		if to, err := p.described(name, target); err == nil {
+			v.Target = &to
+		}
 	}
 	v.Enum = d.Enum
 	if v.Source, err = p.sourceOf(name, d); err == nil && d.Len != nil {

@@ -255,7 +255,7 @@ func (v *Values) add(w Wish, text string, scope arg.Scope) error {
 	case err == nil:
 		v.Args, v.Shown = append(v.Args, a), append(v.Shown, Shown{Index: len(v.Args)})
 		return nil
-	case w.Whole && errors.As(err, &fault) && (fault.ID == "NOSUP_DAT_ARG" || fault.ID == "NO_BTFARG") && v.addWhole(text, scope):
+	case w.Whole && errors.As(err, &fault) && slices.Contains([]string{"NOSUP_DAT_ARG", "NO_BTFARG", "BAD_STRING"}, fault.ID) && v.addWhole(text, scope):
 		return nil
 	}
 	return err
@@ -280,6 +280,7 @@ func (v *Values) addWhole(text string, scope arg.Scope) bool {
 	if !ok {
 		return false
 	}
+	whole = whole.Shown()
 	whole.Name = name
 	v.Wholes, v.Shown = append(v.Wholes, whole), append(v.Shown, Shown{IsWhole: true, Index: len(v.Wholes)})
 	return true
@@ -298,10 +299,13 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) {
 			continue
 		}
-		a, err := arg.ParseExpr(x.Text+":string", scope)
-		if err != nil {
+		text := x.Text
+		if x.IsText && arg.IsPath(text) && text[0] != '$' {
+			text += ":string"
+		}
+		a, err := arg.ParseExpr(text, scope)
+		if err != nil && text != x.Text {
 			a, err = arg.ParseExpr(x.Text, scope)
-			a.Name = x.Text
 		}
 		var fault *caret.Error
 		switch {

@@ -26,19 +26,20 @@ var inCXXAll = [][2]string{
 	{"len(o.none)", "0"}, {"o.none", "{}"}, {"o.none[0]", "?"}, {"o.numbers", "{1, -2, 3, 4, 5, 6, 7, 8, … 10 in all}"}, {"o.numbers[9]", "10"}, {"o.numbers[10]", "?"},
 	{"len(o.numbers)", "10"}, {"o.note", `"note"`}, {"len(o.note)", "4"}, {"o.note[3]", "101"}, {"o.own[1].name", `"ref"`}, {"len(o.own)", "2"}, {"o.ref.name", `"ref"`}, {"o.ref.c", "BLUE"},
 	{"o.ref.bits", "5"}, {"o.ref.more", "-3"}, {"o.grid[1][2]", "6"}, {"o.grid[1]", "{4, 5, 6}"}, {"o.grid", "{{1, 2, 3}, {4, 5, 6}}"}, {"len(o.grid)", "2"}, {"len(o.grid[0])", "3"},
-	{"(*p).id", "17"}, {"p[0].note", `"note"`},
+	{"b.a", "5"}, {"b.b", "3"}, {"b.c", "-2"}, {"b", "{a: 5, b: 3, c: -2}"}, {"r", "77"}, {"c", "GREEN"}, {"bad", "0xffffffffffffffff"}, {"f.text", `"flexible"`}, {"f->n", "8"}, {"f.text[4]", "105 'i'"},
+	{"indirect->id", "17"}, {"indirect.next.note", `"note"`}, {"(*p).id", "17"}, {"p[0].note", `"note"`},
 	{"o.own[1]", `{base: {kind: 3}, name: "ref", price: 2.5, c: BLUE, bits: 5, more: -3}`},
 }
 
 var inRustAll = [][2]string{
 	{"o.id", "17"}, {"n", "42"}, {"o.items[1].name", `"second"`}, {"o.items[2].name", "?"}, {"len(o.items)", "2"}, {"len(o.none)", "0"}, {"o.none", "{}"}, {"o.note", `"note"`},
-	{"len(o.note)", "4"}, {"o.tup.0", "-3"}, {"o.tup.1", "4"}, {"o.arr[1]", "-2"}, {"o.arr", "{1, -2, 3, 4}"}, {"o.boxed.name", `"boxed"`}, {"o.items[0].opt", "Some(7)"},
+	{"len(o.note)", "4"}, {"o.tup.0", "-3"}, {"o.tup.1", "4"}, {"o.arr[1]", "-2"}, {"o.arr", "{1, -2, 3, 4}"}, {"o.boxed.name", `"boxed"`}, {"o.items[0].opt", "Some(7)"}, {"o.owner", `Some("owner")`}, {"o.nobody", "None"},
 	{"o.items[0]", `{name: "first", qty: 5, opt: Some(7)}`}, {"len(o.items[1].name)", "6"},
 }
 
 var inGoAll = [][2]string{
 	{"o.ID", "17"}, {"by.ID", "17"}, {"n", "42"}, {"o.Items[1].Name", `"second"`}, {"o.Items[2].Name", "?"}, {"by.Items[0].Qty", "1"}, {"len(o.Items)", "2"}, {"len(o.None)", "0"},
-	{"len(o.Tags)", "3"}, {"len(o.Nil)", "0"}, {"len(o.Ch)", "1"}, {"o.Note", `"note"`}, {"o.Next.Next.Note", `"note"`}, {"len(by.Note)", "4"}, {"names[1]", `"yy"`}, {"names[2]", "?"},
+	{"len(o.Tags)", "3"}, {"len(o.Nil)", "0"}, {"len(nobody.Tags)", "(fault)"}, {"nobody.ID", "(fault)"}, {"len(o.Ch)", "1"}, {"o.Note", `"note"`}, {"o.Next.Next.Note", `"note"`}, {"len(by.Note)", "4"}, {"names[1]", `"yy"`}, {"names[2]", "?"},
 	{"len(names)", "2"}, {"o.Grid[1][2]", "6"}, {"o.Note[0]", "110"}, {"o.Items[0]", `main.Item{Name: "first", Qty: 1}`}, {"by.Grid[0]", "{1, 2, 3}"},
 }
 
