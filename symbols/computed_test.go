@@ -140,7 +140,7 @@ func TestTheMachine(t *testing.T) {
 		{"bytes that are no number", ops(opImplicit, 3, 1, 2, 3), none},
 		{"a register at the entry", ops(opEntryValue, 1, opReg0+5), 105},
 		{"as GCC has said it", ops(opGNUEntry, 1, opReg0+5), 105},
-		{"with its type", ops(opEntryValue, 3, opRegvalType, 4, s32), 104},
+		{"with a type, whose bits alone the caller would have to tell", ops(opEntryValue, 3, opRegvalType, 4, s32), none},
 		{"computing with it", joined(ops(opEntryValue, 1, opReg0+5), lit(5), ops(opMinus)), 100},
 		{"memory at the entry", ops(opEntryValue, 2, opBreg0+5, 0), none},
 		{"what it leads to", ops(opEntryValue, 1, opReg0+5, opDeref), none},

@@ -124,7 +124,7 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 			return location{knowledge: saidFrame}
 		}
 		l := c.evaluate(expr, t, c.isInside)
-		if l.knowledge == saidPlace && l.place.usesRegisters() && !c.isSettled {
+		if c.isInside && l.knowledge == saidPlace && l.place.usesRegisters() && !c.isSettled {
 			return location{knowledge: saidFrame}
 		}
 		return l
