@@ -72,7 +72,7 @@ func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
 		}
 		b.add(load)
 	case fromItem:
-		if e.item < 0 || e.item >= len(b.fields) || e.n < 0 || e.n+8 > int64(b.fields[e.item].Size+7)&^7 {
+		if e.item < 0 || e.item >= len(b.fields) || e.n < 0 || e.n > int64(b.fields[e.item].Size+7)&^7-8 {
 			return nil, fmt.Errorf("no 8 bytes at %d of item %d", e.n, e.item)
 		}
 		b.add(asm.LoadMem(r, asm.R7, int16(b.fields[e.item].Off+int(e.n)), asm.DWord))

@@ -38,14 +38,14 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 	out, lost := make([]place, len(types)), false
 	switch {
 	case result == nil:
-	case result.kind == typeUnknown && result.size == 0: // whether it is in memory is not known
+	case result.kind == typeUnknown && result.size == 0, result.isWide(): // whether it is in memory is not known
 		lost = true
 	case sysvResult(result).isIndirect, result.size > largestInRegisters && result.holdsUnknown(0):
 		a.ints = 1 // the hidden pointer to the result
 	}
 	for i, t := range types {
 		switch {
-		case lost || t.kind == typeSum || t.kind == typeVoid || t.kind == typeUnknown || !t.isByRef && t.size <= largestInRegisters && t.holdsUnknown(0):
+		case lost || t.kind == typeSum || t.kind == typeVoid || t.kind == typeUnknown || !t.isByRef && (t.size <= largestInRegisters && t.holdsUnknown(0) || t.isWide()):
 			// A type that is not understood may take any register, so the
 			// places of all later parameters are unknown too.
 			lost = true
@@ -59,6 +59,9 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 	}
 	return out
 }
+
+// isWide reports whether t may be, or consist of, one vector of 32 or 64 bytes, which has a register.
+func (t *dtype) isWide() bool { return (t.size == 32 || t.size == 64) && t.holdsUnknown(0) }
 
 // assign places one value: in registers if there are enough of each class for
 // all of it, else on the stack.

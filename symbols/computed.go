@@ -263,7 +263,7 @@ func (c *computation) loaded(t *Table, m *Module) (_ *computation, ok bool) {
 		if s.op != opStatic {
 			continue
 		}
-		if !m.img.hasData(s.n) {
+		if !m.img.hasData(s.n) || m.replacesData(s.n) {
 			return nil, false
 		}
 		s.op, s.n = opConst8u, uint64(m.addr(s.n))

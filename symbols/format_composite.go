@@ -138,6 +138,9 @@ func (f dfield) of(raw []byte) (value []byte, ok bool) {
 
 func (f *formatter) array(t *dtype, raw []byte, depth int) Value {
 	n, elem := t.rows()
+	if f.lang == langC && t.kind == typeArray && t.count == 0 {
+		return unknown(errNoPlace) // its end is not told
+	}
 	if elem.isText() && f.lang == langC {
 		for i, c := range raw {
 			if c == 0 {

@@ -76,7 +76,7 @@ func (p Param) Shown() Param {
 		return p
 	}
 	w := &way{Param: p}
-	if p.typ.elem == nil || !p.typ.elem.isText() || w.address() != nil {
+	if p.typ.elem == nil || len(p.typ.dims) > 1 || !p.typ.elem.isText() || w.address() != nil {
 		p.place.isUnknown = true
 		return p
 	}

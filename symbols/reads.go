@@ -103,7 +103,7 @@ func (r *reader) read(x Read) source {
 	r.reads = append(r.reads, x)
 	r.bytes += x.Max
 	r.hasFailed = r.hasFailed || len(r.reads) > maxReads || r.bytes > maxReadBytes
-	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off+8 <= x.Max }
+	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off <= x.Max-8 }
 }
 
 // parts collects the reads for the parts of a value at place p.
@@ -128,7 +128,7 @@ func (r *reader) parts(p place, sp string) source {
 	}
 	return func(off int64) (Word, bool) {
 		for i, x := range p.parts {
-			if off >= x.off && off+8 <= x.off+x.size && words[i] != nil {
+			if off >= x.off && off-x.off <= x.size-8 && words[i] != nil {
 				return words[i](off - x.off)
 			}
 		}
@@ -171,7 +171,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 		r.hasFailed = true
 	case typeSum: // or on the variant
 		for _, v := range t.variants {
-			r.hasFailed = r.hasFailed || leadsOn(v.typ, r.lang)
+			r.hasFailed = r.hasFailed || leadsOn(v.typ, r.lang, depth+1)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (r *reader) structure(t *dtype, s source, depth int) {
 		return
 	}
 	for _, m := range t.field {
-		if m.off < 0 || m.off+m.typ.size > t.size || m.bits || m.isBase && len(m.typ.field) == 0 {
+		if m.off < 0 || m.off > t.size-m.typ.size || m.bits || m.isBase && len(m.typ.field) == 0 {
 			continue
 		}
 		r.value(m.typ, s.from(m.off), depth+1)
@@ -219,10 +219,10 @@ func (r *reader) slice(t *dtype, s source, depth int) {
 }
 
 // leadsOn tells that more is read to print a t than a value's own bytes.
-func leadsOn(t *dtype, lang language) bool {
+func leadsOn(t *dtype, lang language, depth int) bool {
 	r := &reader{lang: lang}
 	asked := false
-	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, 0)
+	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, depth)
 	return asked || r.hasFailed || len(r.reads) > 0
 }
 

@@ -73,8 +73,9 @@ func (img *image) jumpsOut(x *dies, fn *dwarf.Entry) bool {
 	inside := func(v uint64) bool {
 		return slices.ContainsFunc(ranges, func(rg [2]uint64) bool { return rg[0] <= v && v < rg[1] })
 	}
-	for left := uint64(most); len(ranges) > 0; ranges = ranges[1:] {
-		rg := ranges[0]
+	start, _ := fn.Val(dwarf.AttrLowpc).(uint64)
+	left := uint64(most)
+	for _, rg := range ranges {
 		if rg[1] < rg[0] || rg[1]-rg[0] > left {
 			return true
 		}
@@ -92,7 +93,7 @@ func (img *image) jumpsOut(x *dies, fn *dwarf.Entry) bool {
 			case arch.FlowIndirectJump, arch.FlowFar:
 				return true
 			case arch.FlowJump, arch.FlowCond:
-				if !inside(uint64(insn.Target)) {
+				if to := uint64(insn.Target); !inside(to) || to == start {
 					return true
 				}
 			}

@@ -270,7 +270,7 @@ func (s *snapshot) word(w symbols.Word) uint64 {
 	if w.Reg != "" {
 		v, _ = s.Get(w.Reg)
 	} else if !w.IsConst {
-		if b := s.ranges[w.Read].bytes; w.At+8 <= int64(len(b)) {
+		if b := s.ranges[w.Read].bytes; w.At >= 0 && w.At <= int64(len(b))-8 {
 			v = binary.LittleEndian.Uint64(b[w.At:])
 		}
 	}

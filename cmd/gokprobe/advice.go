@@ -82,6 +82,7 @@ func nameAt(text string, column int) string {
 	isLetter := func(c byte) bool {
 		return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 	}
+	column = min(column, len(text))
 	for column < len(text) && !isLetter(text[column]) {
 		column++
 	}
@@ -89,7 +90,7 @@ func nameAt(text string, column int) string {
 	for end < len(text) && isLetter(text[end]) {
 		end++
 	}
-	return text[min(column, len(text)):end]
+	return text[column:end]
 }
 
 // badDuration matches the flag package's message about a value that is not a duration, such

@@ -226,17 +226,17 @@ func (l *logPoint) fact(expr string) func(*event.Hit) string {
 
 // fetched is an expression as trace.Fetch takes it: number i.
 func (l *logPoint) fetched(i int) string {
-	if !isReturn(l.Spec) {
+	if !isReturn(l.Spec) || l.args[i] == "(ret)" { // a parameter of that name
 		return l.args[i]
 	}
 	return theResult.ReplaceAllString(l.args[i], "${1}$$retval")
 }
 
 // theResult finds the name ret, which is no member's.
-var theResult = regexp.MustCompile(`(^|[^\w.>$])ret\b`)
+var theResult = regexp.MustCompile(`(^|[^\w.>$@\x{80}-\x{10ffff}])ret\b`)
 
 // inResult finds what ret leads to, in a condition outside of texts.
-var inResult = regexp.MustCompile(`"[^"]*"|'[^']*'|(^|[^\w.>$])ret(\.|->|\[|\))`)
+var inResult = regexp.MustCompile(`"[^"]*"|'[^']*'|(^|[^\w.>$@*\x{80}-\x{10ffff}])(\*+ret\b|ret(\.|->|\[|\)|:))`)
 
 // condition is l's as trace.If takes it: ret alone is there a number.
 func (l *logPoint) condition() string {

@@ -95,10 +95,11 @@ func TestMistakesInLogPointsAreShown(t *testing.T) {
 		`places.c:23 "{own.wait}"`:       {"NO_BTF_FIELD", "did you mean weight? there are count, weight, name"},
 		`places.c:23 "{parts}"`:          {"NO_BTFARG", "did you mean part? there are "},
 		`places.c:23 "{i}" if parts > 2`: {"FIELD_NOT_FOUND"},
-		`places.c:23 "{i}" if own.x > 2`: {"condition of the log point", "NO_BTF_FIELD", "there are count"},
-		`places.c:23 "{own.name[99]}"`:   {"NO_ELEMENT"},
-		`nowhere "{i}"`:                  {"unknown symbol"},
-		`work "{n}" -rate 3`:             {"LOG_BEHIND_TEXT"},
+		`places.c:23 "{i}" if i > 2 && part != 12345 && own.weigth == 2`: {"NO_BTF_FIELD", "did you mean weight? there are count", "own.weigth == 2\n"},
+		`places.c:23 "{i}" if own.x > 2`:                                 {"condition of the log point", "NO_BTF_FIELD", "there are count"},
+		`places.c:23 "{own.name[99]}"`:                                   {"NO_ELEMENT"},
+		`nowhere "{i}"`:                                                  {"unknown symbol"},
+		`work "{n}" -rate 3`:                                             {"LOG_BEHIND_TEXT"},
 	} {
 		r := gokprobe(t, "log", "-p", pidOf(p), text)
 		for _, words := range want {

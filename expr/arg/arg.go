@@ -190,7 +190,7 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 	if p.found != nil && n >= 0 && p.found.Type.IsBits() && !inMemory(source) {
 		return a, caret.At("SOME_BITS", typeColumn) // the type would mean other bits of the register
 	}
-	if p.found != nil && n < 0 && p.s.AsInSource && p.found.Target != nil {
+	if p.found != nil && n < 0 && p.s.AsInSource && p.found.Target != nil && !(p.found.Target.Untyped && expr == "$retval") {
 		p.found = p.found.Target
 		source = p.found.Source
 	}

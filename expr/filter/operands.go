@@ -79,7 +79,7 @@ func fetchLen(s string) int {
 		case c == ')' && depth > 0:
 			depth--
 		case depth == 0 && strings.HasPrefix(s, "$retval") && strings.HasPrefix(s[i:], "->"):
-		case depth == 0 && (strings.HasPrefix(s[i:], ".function") || strings.HasPrefix(s[i:], ".ustring")):
+		case depth == 0 && (s[i:][:1+nameLen(s[i+1:])] == ".function" || s[i:][:1+nameLen(s[i+1:])] == ".ustring"):
 			return i
 		case depth == 0 && i > 0 && (isSpace(c) || strings.IndexByte("=<>!~&|):", c) >= 0) && !strings.HasPrefix(s[i-1:], "->"):
 			return i

@@ -81,7 +81,7 @@ func (p *prototype) described(name string, param symbols.Param) (v arg.Variable,
 	if v.Type, v.Text, err = typeOf(d); err != nil {
 		v.Untyped, err = true, nil
 	}
-	if target, err := param.At(name, symbols.Step{Kind: symbols.StepTarget}); err == nil && param.IsReference() && d.Shape != symbols.ShapeCountedText {
+	if target, err := param.At(name, symbols.Step{Kind: symbols.StepTarget}); err == nil && param.IsReference() && !target.IsReference() && d.Shape != symbols.ShapeCountedText {
 		if to, err := p.described(name, target); err == nil {
 			v.Target = &to
 		}

@@ -299,12 +299,12 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) {
 			continue
 		}
-		text := x.Text
-		if x.IsText && arg.IsPath(text) && text[0] != '$' {
-			text += ":string"
+		expr := x.Text
+		if x.IsText && arg.IsPath(expr) && expr[0] != '$' {
+			expr += ":string"
 		}
-		a, err := arg.ParseExpr(text, scope)
-		if err != nil && text != x.Text {
+		a, err := arg.ParseExpr(expr, scope)
+		if err != nil && expr != x.Text {
 			a, err = arg.ParseExpr(x.Text, scope)
 		}
 		var fault *caret.Error
