@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
@@ -273,5 +274,26 @@ func TestRecordsPrintComputedValues(t *testing.T) {
 	<-sess.Done()
 	if got := strings.Join(slices.Concat(hits["computed.c:16"], hits["computed.c:26"]), ";"); strings.Count(got, "a=20") != 1 || strings.Count(got, "a=?") != 3 || strings.Count(got, "b=1000") != 3 {
 		t.Errorf("hits: %s", got)
+	}
+}
+
+// TestARecordAnswersForWhatItHasAlone, at any address, also where a sum would begin again at 0; of a text what lies behind its zero is nobody's but its reader's.
+func TestARecordAnswersForWhatItHasAlone(t *testing.T) {
+	s := &snapshot{ranges: []recorded{
+		{at: 0x1000, bytes: []byte("abc\x00"), padded: []byte("abc\x00????"), want: 8},
+		{at: 0x7000, bytes: nil, want: 16},
+	}}
+	for _, c := range []struct {
+		at   arch.Addr
+		n    int
+		want string // empty for a fault
+	}{
+		{0x1000, 4, "abc\x00"}, {0x1001, 2, "bc"}, {0x1000, 8, "abc\x00????"}, {0x1000, 5, ""}, {0x1004, 4, ""}, {0x1002, 3, ""}, {0xfff, 1, ""}, {0x1000, 9, ""},
+		{0x7000, 1, ""}, {^arch.Addr(0), 1, ""}, {^arch.Addr(0), 257, ""}, {^arch.Addr(0) - 7, 8, ""}, {^arch.Addr(0) - 0xfff, 0x2000, ""}, {0, 0x1004, ""},
+	} {
+		p := make([]byte, c.n)
+		if err := s.ReadMemory(c.at, p); (err == nil) != (c.want != "") || err == nil && string(p) != c.want {
+			t.Errorf("%d bytes at %s are %q, %v", c.n, c.at, p, err)
+		}
 	}
 }

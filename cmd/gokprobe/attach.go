@@ -92,18 +92,22 @@ func attachCommand(std stdio) *cli.Command {
 			if err != nil {
 				return err
 			}
-			who := parseWhom(c)
-			to, several, err := who.findTargets()
-			if err != nil {
-				return err
-			}
-			if several {
-				return attachWhole(std, to, who, req, newProbing)
-			}
-			req.meant, req.who = to[0].id, who
-			return attach(std, to[0].pid, req, newWork)
+			return attachAll(std, parseWhom(c), req)
 		},
 	}
+}
+
+// attachAll attaches to the processes that who names, and does what the request asks until it ends.
+func attachAll(std stdio, who whom, req request) error {
+	to, several, err := who.findTargets()
+	if err != nil {
+		return err
+	}
+	if several {
+		return attachWhole(std, to, who, req, newProbing)
+	}
+	req.meant, req.who = to[0].id, who
+	return attach(std, to[0].pid, req, newWork)
 }
 
 // attach attaches to one process and does the work that newWork makes, until it ends.

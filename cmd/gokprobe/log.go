@@ -76,16 +76,7 @@ func logCommand(std stdio) *cli.Command {
 			if err != nil {
 				return err
 			}
-			who := parseWhom(c)
-			to, several, err := who.findTargets()
-			if err != nil {
-				return err
-			}
-			if several {
-				return attachWhole(std, to, who, req, newProbing)
-			}
-			req.meant, req.who = to[0].id, who
-			return attach(std, to[0].pid, req, newWork)
+			return attachAll(std, parseWhom(c), req)
 		},
 	}
 }
