@@ -11,5 +11,6 @@ type Convention struct {
 
 // Roles are the names of registers that each architecture has under one name or another.
 type Roles struct {
-	IP, SP string
+	IP, SP string // instruction and stack pointer
+	TP     string // thread pointer
 }

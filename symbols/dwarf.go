@@ -39,6 +39,8 @@ type dwarfData struct {
 
 	inline inlining
 	sites  cache[callSites]
+
+	globals globals
 }
 
 type unit struct {

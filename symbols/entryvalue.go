@@ -244,10 +244,7 @@ func (d *dwarfData) readSites(img *image, u *unit, off dwarf.Offset) (sites call
 		return sites, 0
 	}
 	starts := starts{}
-	c := callee{isInside: true, numbers: d.numbers(u)}
-	if first, ok := u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
-		c.address = (&locationList{d: d, addr: first}).address
-	}
+	c := callee{isInside: true, numbers: d.numbers(u), address: d.address(u)}
 	base, _ := attr(d.origins(fn), dwarf.AttrFrameBase).([]byte)
 	var site *callSite
 	framed := 0

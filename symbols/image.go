@@ -65,6 +65,7 @@ type image struct {
 
 	frames frameTable
 	relocs relocTable
+	locals threadLocals
 }
 
 // openImage reads the file f. as is its path in the target. The image closes f with itself.

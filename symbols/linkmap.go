@@ -16,9 +16,25 @@ func (t *Table) searchOrder(main *Module) map[uint64]int {
 	if main == nil || main.img == nil || t.mem == nil {
 		return order
 	}
+	n := 0
+	t.eachLink(main, func(_ arch.Addr, bias uint64) bool {
+		if _, seen := order[bias]; !seen {
+			order[bias] = n
+		}
+		n++
+		return true
+	})
+	return order
+}
+
+// eachLink calls f with the dynamic linker's struct link_map of each module, and its bias, in the order in which names are looked up, as long as it returns true.
+func (t *Table) eachLink(main *Module, f func(link arch.Addr, bias uint64) bool) {
+	if main.img == nil || t.mem == nil {
+		return
+	}
 	debug := t.debugRendezvous(main)
 	if debug == 0 {
-		return order
+		return
 	}
 	const (
 		lAddr     = 0       // link_map.l_addr
@@ -27,16 +43,12 @@ func (t *Table) searchOrder(main *Module) map[uint64]int {
 	)
 	link, ok := t.readWord(debug + rMap)
 	for i := 0; ok && link != 0 && i < mostLinks; i++ {
-		var bias uint64
-		if bias, ok = t.readWord(arch.Addr(link + lAddr)); !ok {
-			break
-		}
-		if _, seen := order[bias]; !seen {
-			order[bias] = i
+		bias, known := t.readWord(arch.Addr(link + lAddr))
+		if !known || !f(arch.Addr(link), bias) {
+			return
 		}
 		link, ok = t.readWord(arch.Addr(link + lNext))
 	}
-	return order
 }
 
 // debugRendezvous is the address of r_debug, from DT_DEBUG in the executable's

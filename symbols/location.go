@@ -245,6 +245,9 @@ const (
 	opStackValue = 0x9f
 	opEntryValue = 0xa3
 	opGNUEntry   = 0xf3
+
+	opThreadLocal    = 0x9b // DW_OP_form_tls_address
+	opGNUThreadLocal = 0xe0 // DW_OP_GNU_push_tls_address
 )
 
 // one reads the location of a value, or of a piece: a simple one, or else one that is computed.
@@ -272,7 +275,7 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 	case op == opRegx:
 		return inRegister(x.uleb()), false
 	case c.isInside && isConstant(op):
-		return constant(x, op), false
+		return constant(x, op)
 	case op == opEntryValue || op == opGNUEntry:
 		b, ok := x.block(x.uleb())
 		if c.isInside || !ok || len(b) != 1 || b[0] < opReg0 || b[0] >= opReg0+32 || x.uint(1) != opStackValue {
@@ -352,13 +355,18 @@ func pushed(x *lineCursor, op uint64) int64 {
 	return v
 }
 
-// constant is the value that the operation op pushes, if that is all there is.
-func constant(x *lineCursor, op uint64) location {
+// constant is the value that the operation op pushes, if that is all there is, or a thread-local variable that is so many bytes behind the beginning of its block.
+func constant(x *lineCursor, op uint64) (l location, indirect bool) {
 	v := pushed(x, op)
-	if len(x.b) == 0 || x.uint(1) != opStackValue {
-		return location{knowledge: saidOther}
+	if len(x.b) > 0 {
+		switch x.uint(1) {
+		case opStackValue:
+			return location{saidPlace, place{parts: []part{{reg: constantPart, stack: v}}}}, false
+		case opThreadLocal, opGNUThreadLocal:
+			return location{saidPlace, place{parts: []part{{reg: threadPart, stack: v}}}}, true
+		}
 	}
-	return location{saidPlace, place{parts: []part{{reg: constantPart, stack: v}}}}
+	return location{knowledge: saidOther}, false
 }
 
 // inFrame is the place off bytes after the frame's base.

@@ -48,9 +48,9 @@ type place struct {
 type part struct {
 	off, size int64        // within the value
 	skip      int64        // bytes in front of it in the register, the constant, or what was computed
-	reg       string       // general register, constantPart, staticPart, computedPart, or
+	reg       string       // general register, constantPart, staticPart, threadPart, computedPart, or
 	n         int          // vector register if reg is "xmm", x87 register if it is "st", or
-	stack     int64        // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address
+	stack     int64        // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address, of a threadPart the offset in the block
 	made      *computation // of a computedPart
 }
 

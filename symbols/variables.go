@@ -83,6 +83,12 @@ func (p place) loaded(t *Table, m *Module) place {
 				return place{isUnknown: true}
 			}
 			*x = part{off: x.off, size: 8, reg: constantPart, stack: int64(m.addr(v))}
+		case threadPart:
+			own, ok := t.inThread(m, x.stack)
+			if !ok {
+				return place{isUnknown: true}
+			}
+			return own
 		case computedPart:
 			made, ok := x.made.loaded(t, m)
 			if !ok {
@@ -151,9 +157,7 @@ func (sc *scope) read(img *image, off dwarf.Offset) error {
 	} else {
 		sc.place(img, e, start, ranges)
 	}
-	if first, ok := sc.u.entry.Val(dwarf.AttrAddrBase).(int64); ok {
-		sc.at.address = (&locationList{d: d, addr: first}).address
-	}
+	sc.at.address = d.address(sc.u)
 	sc.at.numbers = d.numbers(sc.u)
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
@@ -295,7 +299,7 @@ func (sc *scope) variable(e *dwarf.Entry) (p Param, ok bool) {
 // isBefore tells of a local variable that has one place all the time that its declaration has not been executed yet, by the lines, or that they do not tell. One that
 // is always at the same address is there from the beginning.
 func (sc *scope) isBefore(e *dwarf.Entry, p place) bool {
-	if _, whole := e.Val(dwarf.AttrLocation).([]byte); !whole || len(p.parts) == 1 && p.parts[0].reg == staticPart {
+	if _, whole := e.Val(dwarf.AttrLocation).([]byte); !whole || len(p.parts) == 1 && (p.parts[0].reg == staticPart || p.parts[0].reg == threadPart) {
 		return false
 	}
 	file, line := sc.file, int64(0) // Go's are in the function's file

@@ -8,7 +8,7 @@ import (
 )
 
 // Roles are the names of registers with a role of their own.
-var Roles = arch.Roles{IP: "rip", SP: "rsp"}
+var Roles = arch.Roles{IP: "rip", SP: "rsp", TP: "fs_base"}
 
 // C is the C calling convention (System V ABI, AMD64 supplement §3.2.3).
 var C = arch.Convention{Args: []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}, Results: []string{"rax", "rdx"}, Vectors: 8, Stack: "rsp"}

@@ -8,7 +8,7 @@ import (
 )
 
 // Roles are the names of registers with a role of their own.
-var Roles = arch.Roles{IP: "pc", SP: "sp"}
+var Roles = arch.Roles{IP: "pc", SP: "sp", TP: "tpidr"}
 
 // C is the C calling convention (Procedure Call Standard for the Arm 64-bit Architecture §6.4, §6.5).
 var C = arch.Convention{Args: []string{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"}, Results: []string{"x0", "x1"}, Vectors: 8, Stack: "sp"}

@@ -53,6 +53,9 @@ var advice = map[string]string{
 
 // Advice returns the line of advice for e, or "" if there is none.
 func (e *caretError) Advice() string {
+	if e.err.Note != "" {
+		return "  " + clean.Line(e.err.Note) + "\n"
+	}
 	if known := e.err.Known; len(known) > 0 {
 		return "  " + e.there(known) + "\n"
 	}

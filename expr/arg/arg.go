@@ -46,6 +46,8 @@ type Scope struct {
 	// Function finds the function that is probed, or whose calls are followed, in debug information.
 	// nil: NOSUP_BTFARG; an error: NO_BTF_ENTRY.
 	Function func() (Function, error)
+	// Elsewhere has the variables that are known whatever function it is, by names that the function does not have. nil: none.
+	Elsewhere Function
 }
 
 func (s Scope) register(name string) (string, bool) {
@@ -154,7 +156,10 @@ func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
 
 // generatedName is the name of an argument without one: that of the variable, or argN.
 func (p *parser) generatedName(text string, i int) string {
-	variable, _, _ := strings.Cut(text, ":")
+	variable := text
+	if n := lex.TypeColon(text); n >= 0 {
+		variable = text[:n]
+	}
 	if _, ok := ParsePath(variable); ok && p.s.AsInSource && text[0] != '$' {
 		return variable
 	}

@@ -158,10 +158,14 @@ func (r *pathReader) postfix() *caret.Fault {
 	}
 }
 
-// name reads letters and digits, also those of other scripts, which Go and Rust have in names.
+// name reads letters and digits, also those of other scripts, which Go and Rust have in names, and namespaces in front: ns::x.
 func (r *pathReader) name() string {
 	from := r.at
 	for r.at < len(r.text) {
+		if n := lex.Namespace(r.text[from:r.at], r.text[r.at:]); n > 0 {
+			r.at += n
+			continue
+		}
 		if c := r.text[r.at]; !lex.IsLetter(c) && c < 0x80 && (r.at == from || !lex.IsDigit(c)) && !(lex.IsDigit(c) && r.isTuple(from)) {
 			break
 		}

@@ -45,9 +45,6 @@ func (p *parser) source(s string, column int) (fetch.Source, *caret.Fault) {
 	case c == '\\':
 		return immediate(s, column)
 	case lex.IsLetter(c), p.s.AsInSource && IsPath(s):
-		if !p.argsAtHand() && !p.s.Inside {
-			return fetch.Source{}, &caret.Fault{ID: "NOSUP_BTFARG", Column: column, Errno: syscall.EINVAL}
-		}
 		return p.variable(s, column)
 	}
 	return fetch.Source{}, caret.At("BAD_FETCH_ARG", column)
@@ -210,7 +207,10 @@ func (p *parser) typeColon(s string) int {
 		return -1
 	}
 	if !p.hasSymbol(s) {
-		return strings.IndexByte(s, ':')
+		if !p.s.AsInSource {
+			return strings.IndexByte(s, ':')
+		}
+		return lex.TypeColon(s)
 	}
 	if s[0] != '@' {
 		n := strings.LastIndexByte(s, ')')

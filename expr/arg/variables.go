@@ -57,6 +57,15 @@ var (
 	ErrNoType     = errors.New("a type that debug information does not have")
 )
 
+// UnsureError tells that there is a variable of that name which can't be had, and why. It matches ErrNoVariable.
+type UnsureError struct{ Note string }
+
+// Error implements error.
+func (e *UnsureError) Error() string { return e.Note }
+
+// Unwrap makes the error match ErrNoVariable.
+func (e *UnsureError) Unwrap() error { return ErrNoVariable }
+
 // MemberError tells that a step of a path leads nowhere: Err matches one of ErrNoMember to ErrNoType.
 type MemberError struct {
 	Step  int // from 0
@@ -92,21 +101,8 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	if len(path) > 0 && path[0].How == Strict && !path[0].Arrow {
 		return fetch.Source{}, caret.At("NOSUP_DAT_ARG", columns[0])
 	}
-	function, err := p.lookUp()
-	switch {
-	case name == "$retval" && !p.s.Return:
-		return fetch.Source{}, caret.At("RETVAL_ON_PROBE", column)
-	case errors.Is(err, errNoInformation):
-		return fetch.Source{}, caret.At("NOSUP_BTFARG", column)
-	case err != nil || name != "$retval" && len(function.Params()) == 0 && !p.s.Inside:
-		return fetch.Source{}, caret.At("NO_BTF_ENTRY", column)
-	}
-	v, err := function.Variable(name, path)
-	if err != nil {
-		f := variableFault(err, column, columns)
-		if f.ID == "NO_BTFARG" && !slices.Contains(function.Params(), name) {
-			f.Known = function.Params()
-		}
+	v, f := p.named(name, path, column, columns)
+	if f != nil {
 		return fetch.Source{}, f
 	}
 	for range v.Source.Derefs {
@@ -116,6 +112,51 @@ func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	}
 	p.found = &v
 	return v.Source, nil
+}
+
+// named finds what a path leads to from a name: in the function, else elsewhere.
+func (p *parser) named(name string, path []Member, column int, columns []int) (Variable, *caret.Fault) {
+	v, f := p.inFunction(name, path, column, columns)
+	if f == nil || p.s.Elsewhere == nil || !slices.Contains([]string{"NOSUP_BTFARG", "NO_BTF_ENTRY", "NO_BTFARG"}, f.ID) {
+		return v, f
+	}
+	v, err := p.s.Elsewhere.Variable(name, path)
+	var m *MemberError
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.As(err, &m):
+		return v, variableFault(err, column, columns)
+	}
+	var unsure *UnsureError
+	if errors.As(err, &unsure) {
+		f.Note = unsure.Note
+	}
+	return v, f
+}
+
+func (p *parser) inFunction(name string, path []Member, column int, columns []int) (v Variable, f *caret.Fault) {
+	if !p.argsAtHand() && !p.s.Inside {
+		return v, &caret.Fault{ID: "NOSUP_BTFARG", Column: column, Errno: syscall.EINVAL}
+	}
+	function, err := p.lookUp()
+	switch {
+	case name == "$retval" && !p.s.Return:
+		return v, caret.At("RETVAL_ON_PROBE", column)
+	case errors.Is(err, errNoInformation):
+		return v, caret.At("NOSUP_BTFARG", column)
+	case err != nil || name != "$retval" && len(function.Params()) == 0 && !p.s.Inside:
+		return v, caret.At("NO_BTF_ENTRY", column)
+	}
+	v, err = function.Variable(name, path)
+	if err == nil {
+		return v, nil
+	}
+	f = variableFault(err, column, columns)
+	if f.ID == "NO_BTFARG" && !slices.Contains(function.Params(), name) {
+		f.Known = function.Params()
+	}
+	return v, f
 }
 
 func (p *parser) path(s string, column int) (name string, path []Member, columns []int, f *caret.Fault) {

@@ -16,6 +16,7 @@ type Error struct {
 	Column  int           // bytes of Command in front of the mistake
 	Errno   syscall.Errno // what write(2) fails with
 	Known   []string      // the names that there are, where one was not found; nil if that is not known
+	Note    string        // what more there is to say about a name; empty for nothing
 }
 
 // Error implements error: one line, for users who see no error_log.

@@ -111,6 +111,7 @@ type Fault struct {
 	Column int           // in the word
 	Errno  syscall.Errno // 0: that of the table
 	Known  []string      // as in Error
+	Note   string        // as in Error
 }
 
 // At is a fault at a column of a word, with the errno of the table.
@@ -122,7 +123,7 @@ func (f *Fault) In(system string, words []string, w int) *Error {
 	if !known {
 		s = pathSentences[f.ID]
 	}
-	e := &Error{System: system, ID: f.ID, Text: s.text, Command: strings.Join(words, " "), Errno: f.Errno, Known: f.Known}
+	e := &Error{System: system, ID: f.ID, Text: s.text, Command: strings.Join(words, " "), Errno: f.Errno, Known: f.Known, Note: f.Note}
 	if e.Errno == 0 {
 		e.Errno = s.errno
 	}

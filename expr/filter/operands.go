@@ -1,6 +1,10 @@
 package filter
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/lex"
+)
 
 // Operand is something that a filter compares, in a filter with Parser.Exprs.
 type Operand struct {
@@ -91,6 +95,9 @@ func fetchLen(s string) int {
 // pathLen is the length of a name, and of what follows it. Words that the kernel has behind names are none of it.
 func pathLen(s string) int {
 	n := nameLen(s)
+	for more := lex.Namespace(s[:n], s[n:]); more > 0; more = lex.Namespace(s[:n], s[n:]) {
+		n += more + nameLen(s[n+more:])
+	}
 	if n == 0 || s[:n] == "len" {
 		n += braceLen(s[n:], '(', ')')
 	}

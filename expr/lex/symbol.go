@@ -51,3 +51,26 @@ func isSymbol(s string) bool {
 	}
 	return true
 }
+
+// Namespace is the length of the :: that leads on from the name in front to another one; 0 if behind does not begin with one.
+func Namespace(front, behind string) int {
+	if len(behind) > 2 && front != "" && front[len(front)-1] != ':' && behind[:2] == "::" && IsLetter(behind[2]) {
+		return 2
+	}
+	return 0
+}
+
+// TypeColon is the index of the first colon that is no part of ::, -1 if there is none.
+func TypeColon(s string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] != ':' {
+			continue
+		}
+		n := Namespace(s[:i], s[i:])
+		if n == 0 {
+			return i
+		}
+		i += n - 1
+	}
+	return -1
+}

@@ -20,6 +20,8 @@ type prototype struct {
 	isInside bool // params are what the source names at an instruction inside of the function
 	params   []symbols.Param
 	results  []symbols.Param
+	// elsewhere finds what the source names outside of the function; nil: nothing.
+	elsewhere func(name string) (symbols.Param, error)
 }
 
 // Prototype is what debug information says of the function that contains an address, for fetch arguments at its
@@ -100,31 +102,55 @@ func (p *prototype) described(name string, param symbols.Param) (v arg.Variable,
 	return v, err
 }
 
-// whole is what a path leads to, as the source's language writes it. ok is false where that is not to be had: at returns there are only results.
+// whole is what a path leads to, as the source's language writes it. ok is false where that is not to be had: at returns there are no parameters.
 func (p *prototype) whole(name string, path []arg.Member) (v symbols.Param, ok bool) {
 	v, err := p.at(name, path)
-	return v, err == nil && p.isReturn == (name == "$retval")
+	return v, err == nil && !(p.isReturn && p.isParam(name))
+}
+
+func (p *prototype) isParam(name string) bool {
+	return slices.ContainsFunc(p.params, func(x symbols.Param) bool { return x.Name == name })
 }
 
 // at is what a path leads to. The error is one of a Function's Variable.
 func (p *prototype) at(name string, path []arg.Member) (symbols.Param, error) {
-	var param symbols.Param
+	param, used, err := p.named(name, path)
+	if err != nil {
+		return param, err
+	}
+	end, err := param.At(name, Steps(path[used:])...)
+	if err != nil {
+		return end, stepError(err, used)
+	}
+	return end, nil
+}
+
+// named is what a name means, with as many steps behind it as belong to the name: Go has packages in front, pkg.x.
+func (p *prototype) named(name string, path []arg.Member) (param symbols.Param, used int, err error) {
 	i := slices.IndexFunc(p.params, func(x symbols.Param) bool { return x.Name == name })
 	switch {
 	case name == "$retval" && len(p.results) == 0:
-		return param, arg.ErrNoResult
+		return param, 0, arg.ErrNoResult
 	case name == "$retval":
-		param = p.results[0]
-	case i < 0:
-		return param, arg.ErrNoVariable
-	default:
-		param = p.params[i]
+		return p.results[0], 0, nil
+	case i >= 0:
+		return p.params[i], 0, nil
+	case p.elsewhere == nil:
+		return param, 0, arg.ErrNoVariable
 	}
-	end, err := param.At(name, Steps(path)...)
-	if err != nil {
-		return end, stepError(err)
+	param, err = p.elsewhere(name)
+	if err != nil && len(path) > 0 && path[0].Name != "" && !path[0].Arrow {
+		if x, err := p.elsewhere(name + "." + path[0].Name); err == nil {
+			return x, 1, nil
+		}
 	}
-	return end, nil
+	switch {
+	case errors.Is(err, symbols.ErrAmbiguous), errors.Is(err, symbols.ErrNoPlace), errors.Is(err, symbols.ErrNoThreadLocal):
+		return param, 0, &arg.UnsureError{Note: name + ": " + err.Error()}
+	case err != nil:
+		return param, 0, arg.ErrNoVariable
+	}
+	return param, 0, nil
 }
 
 // Steps are those of a path, as package symbols goes them.
@@ -147,9 +173,15 @@ var kinds = map[arg.How]symbols.StepKind{
 
 // sourceOf is where d is, which is a parameter's or the result's.
 func (p *prototype) sourceOf(name string, d symbols.Datum) (s fetch.Source, err error) {
-	if name == "$retval" {
+	switch isParam := p.isParam(name); {
+	case isParam || p.isInside:
+		s, err = p.source(d)
+	case name == "$retval":
 		s = p.result(d)
-	} else if s, err = p.source(d); err != nil {
+	default: // it is read when the hit is, also at returns
+		s = anywhere(d)
+	}
+	if err != nil {
 		return s, err
 	}
 	s.IsNilZero, s.Per = d.IsNilZero, d.Per
@@ -163,11 +195,14 @@ func (p *prototype) sourceOf(name string, d symbols.Datum) (s fetch.Source, err 
 	return s, nil
 }
 
-func stepError(err error) error {
+// stepError is the error of a step, in front of which so many were part of the name.
+func stepError(err error, used int) error {
 	var s *symbols.StepError
-	switch {
-	case !errors.As(err, &s):
+	if !errors.As(err, &s) {
 		return arg.ErrNoVariable
+	}
+	s.Step += used
+	switch {
 	case errors.Is(err, symbols.ErrNoPlace):
 		return arg.ErrNoVariable
 	case errors.Is(err, symbols.ErrNoMember):
@@ -202,12 +237,18 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	case p.isReturn:
 		return s, arg.ErrNoVariable
 	}
-	if d.Reg != "" {
-		s.Base, s.Name = fetch.Register, d.Reg
-	} else {
-		s.Base, s.Derefs = fetch.Stack, derefs(append([]int64{d.Stack}, d.Loads...))
+	return anywhere(d), nil
+}
+
+// anywhere is the source of what is not to be kept for the return.
+func anywhere(d symbols.Datum) fetch.Source {
+	switch {
+	case d.Fixed:
+		return fixed(d)
+	case d.Reg != "":
+		return fetch.Source{Base: fetch.Register, Name: d.Reg, Derefs: derefs(d.Loads)}
 	}
-	return s, nil
+	return fetch.Source{Base: fetch.Stack, Derefs: derefs(append([]int64{d.Stack}, d.Loads...))}
 }
 
 // fixed is a constant's source, or that of memory at an address that is always the same.
@@ -220,16 +261,10 @@ func fixed(d symbols.Datum) fetch.Source {
 
 // result is a result's source, read when the function has returned.
 func (p *prototype) result(d symbols.Datum) fetch.Source {
-	if d.Fixed {
-		return fixed(d)
-	}
-	switch d.Reg {
-	case p.abi.Results[0]:
+	if !d.Fixed && d.Reg == p.abi.Results[0] {
 		return fetch.Source{Base: fetch.Retval, Derefs: derefs(d.Loads)}
-	case "":
-		return fetch.Source{Base: fetch.Stack, Derefs: derefs(append([]int64{d.Stack}, d.Loads...))}
 	}
-	return fetch.Source{Base: fetch.Register, Name: d.Reg, Derefs: derefs(d.Loads)}
+	return anywhere(d)
 }
 
 func derefs(loads []int64) []fetch.Deref {

@@ -186,6 +186,9 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 			return prototype, unknown
 		},
 	}
+	if !at.Waits && !w.Syscall {
+		scope.Elsewhere = outside(table, at.Addr)
+	}
 	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return Function(table, name) })
 	if err != nil {
 		var wrong *Error
@@ -271,12 +274,7 @@ func (v *Values) addWhole(text string, scope arg.Scope) bool {
 	if !ok || !arg.IsPath(expr) || scope.Function == nil || v.isTaken(name) {
 		return false
 	}
-	function, err := scope.Function()
-	p, ok := function.(*prototype)
-	if err != nil || !ok {
-		return false
-	}
-	whole, ok := p.whole(path.Name, path.Steps)
+	whole, ok := wholeOf(path, scope)
 	if !ok {
 		return false
 	}
@@ -284,6 +282,20 @@ func (v *Values) addWhole(text string, scope arg.Scope) bool {
 	whole.Name = name
 	v.Wholes, v.Shown = append(v.Wholes, whole), append(v.Shown, Shown{IsWhole: true, Index: len(v.Wholes)})
 	return true
+}
+
+// wholeOf is what a path leads to, from a name of the function's or else from one that is known elsewhere.
+func wholeOf(path arg.Path, scope arg.Scope) (whole symbols.Param, ok bool) {
+	function, err := scope.Function()
+	if p, isOne := function.(*prototype); err == nil && isOne {
+		if whole, ok = p.whole(path.Name, path.Steps); ok || p.isParam(path.Name) {
+			return whole, ok
+		}
+	}
+	if p, isOne := scope.Elsewhere.(*prototype); isOne {
+		return p.whole(path.Name, path.Steps)
+	}
+	return whole, false
 }
 
 // isTaken tells that another value has that name.
