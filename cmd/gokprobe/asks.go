@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -23,6 +24,14 @@ func (r request) asks() []ask {
 		return nil
 	}
 	return []ask{{specs: r.specs, wants: r.wants()}}
+}
+
+// newSink is where the request's hits go. If there are several asks none is printed before all are placed: a later one may be refused.
+func (r request) newSink(out io.Writer, color bool) *sink {
+	if len(r.logs) > 1 {
+		return newHeldSink(out, r.newPrinter(color))
+	}
+	return newSink(out, r.newPrinter(color))
 }
 
 // probes are those of the asks of a request, in one process.

@@ -36,9 +36,12 @@ budget: -rate lines a second, beyond which they are counted and not printed, and
 lines in all.
 
 Log points may stand in a file, one a line; empty lines and those that begin with # say
-nothing.
+nothing. If one is wrong no line is printed, whatever the others have seen.
 
-Exit status: that of attach.
+COMMAND is started under the log points, as gokprobe run does. Its own output is where that
+of gokprobe is, unless -o names a file.
+
+Exit status: that of attach, with COMMAND that of run.
 
 Examples:
   gokprobe log -p 4711 'order.go:42 "order {o.ID} of {len(o.Items)}" \
@@ -46,6 +49,7 @@ Examples:
   gokprobe log -p nginx 'ngx_http_process_request "{r->uri} from {pid}"'
   gokprobe log -p 4711 'parse%return "{ret} after {duration}" \
       if duration_ns > 1000000'
+  gokprobe log -o log.txt 'main.c:17 "{argc} {argv[1]:string}"' -- ./prog -v
   gokprobe log -p 4711 -file points.txt -rate 10 -duration 10m \
       -format json -o log.jsonl`
 
@@ -68,21 +72,44 @@ func logCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:        "log",
 		Usage:       "print lines from a running process, at places and with values of your choice",
-		UsageText:   "gokprobe log (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] 'SPEC \"text {expression}\" [if CONDITION]' …",
+		UsageText: "gokprobe log (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] 'SPEC \"text {expression}\" [if CONDITION]' …\n" +
+			"gokprobe log [flags] 'SPEC \"text {expression}\" [if CONDITION]' … -- COMMAND [ARG …]",
 		Description: logDescription,
 		Flags:       flags,
 		Action: func(c *cli.Context) error {
-			req, err := parseLogRequest(c)
-			if err != nil {
+			texts, command := cutCommand(c.Args().Slice(), c.IsSet("file") && !hasWhom(c))
+			req, err := parseLogRequest(c, texts)
+			switch {
+			case err != nil:
 				return err
+			case command == nil:
+				return attachAll(std, parseWhom(c), req)
+			case len(command) == 0:
+				return usagef("no command given behind --")
+			case hasWhom(c):
+				return usagef("-p and -x name running processes, and a COMMAND is one to start; leave one of them out")
 			}
-			return attachAll(std, parseWhom(c), req)
+			return run(std, command, req, newWork)
 		},
 	}
 }
 
+// hasWhom tells that running processes are named.
+func hasWhom(c *cli.Context) bool { return c.IsSet("p") || c.IsSet("x") }
+
+// cutCommand cuts the log points from the command behind --, which is nil without one. If the log points stand in a file alone, the flag package has taken the -- away.
+func cutCommand(args []string, isCommand bool) (texts, command []string) {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i], args[i+1:]
+	}
+	if isCommand && len(args) > 0 {
+		return nil, args
+	}
+	return args, nil
+}
+
 // parseLogRequest reads the flags and the log points.
-func parseLogRequest(c *cli.Context) (r request, err error) {
+func parseLogRequest(c *cli.Context, texts []string) (r request, err error) {
 	r = request{
 		inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"),
@@ -93,7 +120,6 @@ func parseLogRequest(c *cli.Context) (r request, err error) {
 	if r.byReturns, err = parseReturns(c); err != nil {
 		return r, err
 	}
-	texts := c.Args().Slice()
 	if name := c.String("file"); name != "" {
 		more, err := readLogPoints(name)
 		if err != nil {

@@ -87,6 +87,7 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	armed()
+	s.sink.begin()
 	var found chan target
 	if file != nil {
 		found = make(chan target)
@@ -100,7 +101,7 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 // record opens the output, for records if any are wanted.
 func (s *several) record() (err error) {
 	if s.output, s.color, err = s.req.openOutput(s.std); err == nil && !s.req.count {
-		s.sink = newSink(s.std.above(s.output), s.req.newPrinter(s.color))
+		s.sink = s.req.newSink(s.std.above(s.output), s.color)
 	}
 	return err
 }

@@ -33,6 +33,7 @@ type sink struct {
 	mu  sync.Mutex
 	err error // the first one
 
+	begun  chan struct{} // nothing is written before it is closed
 	done   chan struct{} // closed when the writer has ended
 	failed chan struct{} // closed at the first error
 }
@@ -40,13 +41,27 @@ type sink struct {
 // newSink returns a sink whose records are printed to out by the printer that
 // newPrinter makes.
 func newSink(out io.Writer, newPrinter func(io.Writer) event.Printer) *sink {
+	s := newHeldSink(out, newPrinter)
+	s.begin()
+	return s
+}
+
+// newHeldSink is newSink of records that are printed from begin on, and not at all if it is closed before.
+func newHeldSink(out io.Writer, newPrinter func(io.Writer) event.Printer) *sink {
 	s := &sink{
 		queue: trace.NewQueue(), out: out, grace: sinkGrace,
-		done: make(chan struct{}), failed: make(chan struct{}),
+		begun: make(chan struct{}), done: make(chan struct{}), failed: make(chan struct{}),
 	}
 	s.printer = newPrinter(&s.chunk)
 	go s.write()
 	return s
+}
+
+// begin lets records be written, from the first call on. A nil sink writes nothing.
+func (s *sink) begin() {
+	if s != nil && !s.hasBegun() {
+		close(s.begun)
+	}
 }
 
 // put hands over one record. It reports false if the record is lost: the queue is
@@ -56,12 +71,28 @@ func (s *sink) put(h *event.Hit) bool { return s.queue.Put(h) }
 // write is the writer's goroutine.
 func (s *sink) write() {
 	defer close(s.done)
+	select {
+	case <-s.begun:
+	case <-s.queue.Closed(): // it was not begun, or will not be
+		if !s.hasBegun() {
+			return
+		}
+	}
 	for batch := s.queue.Take(); len(batch) > 0; batch = s.queue.Take() {
 		s.writeBatch(batch)
 		select {
 		case <-time.After(sinkPause):
 		case <-s.queue.Closed():
 		}
+	}
+}
+
+func (s *sink) hasBegun() bool {
+	select {
+	case <-s.begun:
+		return true
+	default:
+		return false
 	}
 }
 

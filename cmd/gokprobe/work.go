@@ -47,7 +47,7 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
 	w.tr = trace.On(sess, trace.With(req.options(std)), trace.Log(std.logger()), req.progress.of(sess))
 	if !req.count {
-		w.sink = newSink(std.above(output), req.newPrinter(color))
+		w.sink = req.newSink(std.above(output), color)
 	}
 	return w
 }
@@ -63,6 +63,7 @@ func (w *work) place(ctx context.Context) error {
 	if err := <-placed; err != nil {
 		return err
 	}
+	w.sink.begin()
 	if err := w.openFiles(ctx); err != nil {
 		return err
 	}
