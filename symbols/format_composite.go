@@ -141,9 +141,10 @@ func (f *formatter) array(t *dtype, raw []byte, depth int) Value {
 	if f.lang == langC && t.kind == typeArray && t.count == 0 {
 		return unknown(errNoPlace) // its end is not told
 	}
-	if elem.isText() && f.lang == langC {
+	isC := elem.isText() && f.lang == langC
+	if isC || t.isCut {
 		for i, c := range raw {
-			if c == 0 {
+			if c == 0 && isC {
 				raw = raw[:i]
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -23,6 +24,7 @@ const (
 	StepTarget                  // what a pointer leads to
 	StepAddress                 // the address
 	StepLength                  // how many elements there are, of a text how many bytes
+	StepRange                   // the elements from number Index on, up to but not including number End
 )
 
 // Step leads from a value to another one.
@@ -30,6 +32,7 @@ type Step struct {
 	Kind   StepKind
 	Member string
 	Index  int64
+	End    int64
 }
 
 // Why a step leads nowhere, or a value is at no such place.
@@ -100,7 +103,12 @@ func (w *way) step(s Step) error {
 	}
 	switch s.Kind {
 	case StepElement:
-		return w.element(s.Index)
+		return w.elements(s.Index, 1, false)
+	case StepRange:
+		if s.End <= s.Index || s.End-s.Index > mostInRange {
+			return ErrNoElement
+		}
+		return w.elements(s.Index, s.End-s.Index, true)
 	case StepTarget:
 		return w.target()
 	case StepAddress:
@@ -239,39 +247,54 @@ func (w *way) follow(t *dtype) {
 	}
 }
 
-// element goes to an element.
-func (w *way) element(i int64) error {
+// mostInRange is how many elements a StepRange leads to at most.
+const mostInRange = 1 << 12
+
+// elements goes to n elements, from number i on, as an array of theirs or as the one that it is.
+func (w *way) elements(i, n int64, isArray bool) error {
 	t := w.typ
 	if t.kind == typeReference && t.elem != nil {
 		w.follow(t.elem)
 		t = w.typ
 	}
+	isText := w.lang == langC && t.elem != nil && t.elem.isText()
+	row := func(elem *dtype) *dtype {
+		if !isArray {
+			return elem
+		}
+		return &dtype{kind: typeArray, name: elem.name + " [" + strconv.FormatInt(n, 10) + "]", elem: elem, count: n, size: n * elem.size, align: elem.align, isCut: isText}
+	}
 	switch {
 	case t.kind == typeArray && t.elem != nil:
-		n, inner := t.rows()
+		all, inner := t.rows()
 		if len(t.lows) > 0 {
 			i -= t.lows[0]
 		}
-		return w.counted(i, n, inner)
-	case t.kind == typePointer && t.elem != nil && t.elem.size > 0:
-		w.follow(t.elem)
-		return w.inside(i*t.elem.size, t.elem)
+		if err := w.has(i, n, all, inner); err != nil {
+			return err
+		}
+		return w.inside(i*inner.size, row(inner))
+	case t.kind == typePointer && t.elem != nil && t.elem.size > 0 && t.elem.size <= largestType/n:
+		elem := t.elem
+		w.follow(elem)
+		return w.inside(i*elem.size, row(elem))
 	}
 	s, ok := t.sequence(w.lang)
-	if !ok || s.elem.size <= 0 || i < 0 || i > largestType/s.elem.size {
+	if !ok || s.elem.size <= 0 || i < 0 || i+n-1 > largestType/s.elem.size {
 		return ErrNoElement
 	}
-	n := *w
-	if err := n.countOf(s); err != nil {
+	length := *w
+	if err := length.countOf(s); err != nil {
 		return err
 	}
 	if err := w.inside(s.addr, wordType); err != nil {
 		return err
 	}
-	n.place.limits = nil // they are among those of the element, which are met one after the other
-	w.place.limits = append(slices.Clone(w.place.limits), limit{&n.place, i})
+	length.place.limits = nil // they are among those of the element, which are met one after the other
+	w.place.limits = append(slices.Clone(w.place.limits), limit{&length.place, i + n - 1})
 	w.follow(s.elem)
-	return w.inside(i*s.elem.size, s.elem)
+	isText = s.isText
+	return w.inside(i*s.elem.size, row(s.elem))
 }
 
 // countOf goes to how many elements there are.
@@ -287,10 +310,10 @@ func (w *way) countOf(s sequence) error {
 	return err
 }
 
-// counted goes to element i, of type t, of an array of n. A C array whose length is not told has as many as one asks for.
-func (w *way) counted(i, n int64, t *dtype) error {
-	open := n == 0 && w.lang == langC
-	if i < 0 || i >= n && !open || t.size <= 0 || i > largestType/t.size {
+// has tells whether there are n elements of type t from number i on, among all of an array. A C array whose length is not told has as many as one asks for.
+func (w *way) has(i, n, all int64, t *dtype) error {
+	open := all == 0 && w.lang == langC
+	if i < 0 || i+n > all && !open || t.size <= 0 || i+n-1 > largestType/t.size {
 		return ErrNoElement
 	}
 	if open && !w.place.isIndirect {
@@ -300,7 +323,7 @@ func (w *way) counted(i, n int64, t *dtype) error {
 			}
 		}
 	}
-	return w.inside(i*t.size, t)
+	return nil
 }
 
 var wordType = &dtype{kind: typeUint, name: "uint64", under: "uint64", size: 8, align: 8}

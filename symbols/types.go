@@ -56,6 +56,8 @@ type dtype struct {
 	hasLength bool
 	// isUnsigned says that a character or an enumeration has no sign.
 	isUnsigned bool
+	// isCut says of an array that it is some bytes of a text, which no zero need end.
+	isCut bool
 
 	weight int // see parts
 }

@@ -70,8 +70,8 @@ func logCommand(std stdio) *cli.Command {
 		}
 	}
 	return &cli.Command{
-		Name:        "log",
-		Usage:       "print lines from a running process, at places and with values of your choice",
+		Name:  "log",
+		Usage: "print lines from a running process, at places and with values of your choice",
 		UsageText: "gokprobe log (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] 'SPEC \"text {expression}\" [if CONDITION]' …\n" +
 			"gokprobe log [flags] 'SPEC \"text {expression}\" [if CONDITION]' … -- COMMAND [ARG …]",
 		Description: logDescription,

@@ -18,6 +18,7 @@ const (
 	Target             // to what a pointer leads to
 	Address            // to the address
 	Length             // to the number of elements
+	Range              // to some elements
 )
 
 // Member is one step of a path, most often to a member of a structure.
@@ -25,10 +26,11 @@ type Member struct {
 	How   How
 	Name  string // of a member
 	Arrow bool   // of a Strict one: ->, not a dot
-	Index int64  // of an Element
+	Index int64  // of an Element, or of the first one of a Range
+	End   int64  // of a Range: the index of the one behind it
 }
 
-// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER and [N]; *X, &X, len(X), (X).
+// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N] and [N:M]; *X, &X, len(X), (X).
 type Path struct {
 	Name  string
 	Steps []Member
@@ -177,21 +179,49 @@ func (r *pathReader) name() string {
 // isTuple tells whether a name that begins at from may be a number: that of a member of a tuple.
 func (r *pathReader) isTuple(from int) bool { return from > 0 && r.text[from-1] == '.' }
 
+// element reads [N] or [N:M], with a 0 for an N that is left out.
 func (r *pathReader) element(at int) *caret.Fault {
+	m := Member{How: Element}
 	r.skip()
+	isRange := r.at < len(r.text) && r.text[r.at] == ':'
+	if !isRange {
+		var f *caret.Fault
+		if m.Index, f = r.index(); f != nil {
+			return f
+		}
+		r.skip()
+	}
+	if r.accept(":") {
+		r.skip()
+		from := r.at
+		m.How = Range
+		var f *caret.Fault
+		if m.End, f = r.index(); f != nil {
+			return f
+		}
+		if m.End <= m.Index {
+			r.at = from
+			return r.fault("BAD_RANGE")
+		}
+	}
+	if r.skip(); !r.accept("]") {
+		return r.fault("PATH_NO_CLOSE")
+	}
+	r.step(m, at)
+	return nil
+}
+
+// index reads a number, up to a blank, a colon or a bracket.
+func (r *pathReader) index() (int64, *caret.Fault) {
 	from := r.at
-	for r.at < len(r.text) && strings.IndexByte(" ]", r.text[r.at]) < 0 {
+	for r.at < len(r.text) && strings.IndexByte(" :]", r.text[r.at]) < 0 {
 		r.at++
 	}
 	n, ok := lex.Signed(r.text[from:r.at])
 	const most = 1 << 31
 	if !ok || n >= most || n <= -most {
 		r.at = from
-		return r.fault("BAD_INDEX")
+		return 0, r.fault("BAD_INDEX")
 	}
-	if r.skip(); !r.accept("]") {
-		return r.fault("PATH_NO_CLOSE")
-	}
-	r.step(Member{How: Element, Index: n}, at)
-	return nil
+	return n, nil
 }

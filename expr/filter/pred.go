@@ -126,6 +126,9 @@ func (s *parser) find(name string) int {
 			return i
 		}
 	}
+	if s.Exprs && name == "duration" {
+		return s.find("duration_ns")
+	}
 	return -1
 }
 
@@ -222,12 +225,15 @@ func (s *parser) number(p *pred) error {
 	}
 	from := s.at
 	s.accept("-")
-	s.while(isAlnum)
+	s.while(func(c byte) bool { return isAlnum(c) || s.Exprs && c == '.' })
 	text := s.text[from:s.at]
 	if len(text) >= longestNumber {
 		return s.here("OPERAND_TOO_LONG")
 	}
 	n, ok := parseNumber(text, p.typ.HasSign())
+	if !ok && s.Exprs {
+		n, ok = parseUnits(text, p.typ.HasSign())
+	}
 	if !ok {
 		return s.fail("ILLEGAL_INTVAL", from+columnsBehind)
 	}

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,29 @@ func parseNumber(text string, signed bool) (uint64, bool) {
 	}
 	n, err := strconv.ParseUint(digits, base, 64)
 	return n, err == nil
+}
+
+// units are what a number may be in: times in nanoseconds, and powers of 1024.
+var units = map[string]int64{"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+// parseUnits reads a decimal number with a unit behind it, 5ms or 1.5K, which must be a whole number in all.
+func parseUnits(text string, signed bool) (uint64, bool) {
+	end := strings.LastIndexAny(text, "0123456789") + 1
+	unit, ok := units[text[end:]]
+	number, isNumber := new(big.Rat).SetString(text[:end])
+	if !ok || !isNumber || strings.Trim(text[:end], "-.0123456789") != "" {
+		return 0, false
+	}
+	number.Mul(number, new(big.Rat).SetInt64(unit))
+	switch n := number.Num(); {
+	case !number.IsInt():
+		return 0, false
+	case n.IsInt64() && (signed || n.Sign() >= 0):
+		return uint64(n.Int64()), true
+	case n.IsUint64() && !signed:
+		return n.Uint64(), true
+	}
+	return 0, false
 }
 
 // size is the bytes of the field.

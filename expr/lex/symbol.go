@@ -60,10 +60,17 @@ func Namespace(front, behind string) int {
 	return 0
 }
 
-// TypeColon is the index of the first colon that is no part of ::, -1 if there is none.
+// TypeColon is the index of the first colon that is no part of :: and not in brackets, -1 if there is none.
 func TypeColon(s string) int {
+	depth := 0
 	for i := 0; i < len(s); i++ {
-		if s[i] != ':' {
+		switch s[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		}
+		if s[i] != ':' || depth > 0 {
 			continue
 		}
 		n := Namespace(s[:i], s[i:])

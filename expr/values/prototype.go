@@ -157,7 +157,7 @@ func (p *prototype) named(name string, path []arg.Member) (param symbols.Param, 
 func Steps(path []arg.Member) []symbols.Step {
 	steps := make([]symbols.Step, len(path))
 	for i, m := range path {
-		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index}
+		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index, End: m.End}
 		if m.Arrow {
 			steps[i].Kind = symbols.StepArrow
 		}
@@ -168,7 +168,7 @@ func Steps(path []arg.Member) []symbols.Step {
 // kinds are those of steps without an arrow.
 var kinds = map[arg.How]symbols.StepKind{
 	arg.Strict: symbols.StepDot, arg.Either: symbols.StepMember, arg.Element: symbols.StepElement,
-	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength,
+	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength, arg.Range: symbols.StepRange,
 }
 
 // sourceOf is where d is, which is a parameter's or the result's.
