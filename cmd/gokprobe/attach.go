@@ -68,7 +68,7 @@ Examples:
   gokprobe attach -p 4711 -sym open -arg 'path=+0($arg1):string' \
       -filter 'path ~ "/etc/*"'
   gokprobe attach -p 4711 -sym read -ret -arg 'fd=$arg1:s32' \
-      -filter 'ret < 0 || duration_ns > 1000000'
+      -filter 'ret < 0 || duration > 1ms'
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count

@@ -48,7 +48,7 @@ Examples:
       if o.Total > 100'
   gokprobe log -p nginx 'ngx_http_process_request "{r->uri} from {pid}"'
   gokprobe log -p 4711 'parse%return "{ret} after {duration}" \
-      if duration_ns > 1000000'
+      if duration > 1ms'
   gokprobe log -o log.txt 'main.c:17 "{argc} {argv[1]:string}"' -- ./prog -v
   gokprobe log -p 4711 -file points.txt -rate 10 -duration 10m \
       -format json -o log.jsonl`

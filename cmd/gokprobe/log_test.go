@@ -70,6 +70,28 @@ func TestLogPointsSayWhatTheyAreToldTo(t *testing.T) {
 	p.Quit()
 }
 
+// TestLogPointsOfACommand see it from its beginning, and what it has outside of functions; it keeps its output and its status.
+func TestLogPointsOfACommand(t *testing.T) {
+	bin := testprog.Build(t, "places", "-O0")
+	dir := t.TempDir()
+	points := filepath.Join(dir, "points")
+	if err := os.WriteFile(points, []byte("main \"begins {errno}\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-o", filepath.Join(dir, "a"), `main "begins {errno}"`, "--", bin}, {"-o", filepath.Join(dir, "b"), "-file", points, "--", bin}} {
+		r := gokprobe(t, append([]string{"log"}, args...)...)
+		said, err := os.ReadFile(args[1])
+		if err != nil || r.status != 0 || !strings.HasSuffix(string(said), "begins 0\n") || !strings.Contains(r.stdout, "ready") {
+			t.Errorf("%q: status %d: %q %q, %s, %v", args, r.status, said, r.stdout, r.stderr, err)
+		}
+	}
+	for _, args := range [][]string{{`main "x"`, "--"}, {"-p", "1", `main "x"`, "--", bin}, {`main "x"`}, {"--", bin}} {
+		if r := gokprobe(t, append([]string{"log"}, args...)...); r.status != 2 || strings.Contains(r.stdout, "ready") {
+			t.Errorf("%q: status %d: %s", args, r.status, r.stderr)
+		}
+	}
+}
+
 // TestLinesBeyondTheRateAreCounted, and not printed.
 func TestLinesBeyondTheRateAreCounted(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "places", "-O0"))

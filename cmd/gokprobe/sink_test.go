@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -120,4 +121,21 @@ func TestSinkNeverWaitsForItsOutput(t *testing.T) {
 		t.Errorf("%d lost, %v", lost, err)
 	}
 	close(w.release)
+}
+
+// TestNothingIsPrintedBeforeAllIsPlaced, nor if it is not.
+func TestNothingIsPrintedBeforeAllIsPlaced(t *testing.T) {
+	for _, placed := range []bool{true, false} {
+		var out bytes.Buffer
+		s := newHeldSink(&out, jsonPrinter)
+		s.put(&event.Hit{Symbol: "early"})
+		if placed {
+			s.begin()
+			s.begin()
+		}
+		_, err := s.close(nil)
+		if err != nil || strings.Contains(out.String(), "early") != placed {
+			t.Errorf("placed: %t: %q, %v", placed, out.String(), err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package arg
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -153,7 +154,7 @@ func TestWordsStandForSeveralArguments(t *testing.T) {
 func TestPathsAreReadAsInTheSource(t *testing.T) {
 	for text, want := range map[string]string{
 		"a": "a", "o.x": "o .x", "o->x.y": "o .x .y", "a[3][-1]": "a [3] [-1]", "*p": "p *", "*p.x": "p .x *", "(*p).x": "p * .x", "&a[0x10]": "a [16] &", "len(o.x)": "o .x len",
-		"**(p->q)": "p .q * *", "t.0.1": "t .0 .1", "$retval->x": "$retval .x", "len( &x )": "x & len", "Größe.é": "Größe .é",
+		"**(p->q)": "p .q * *", "t.0.1": "t .0 .1", "$retval->x": "$retval .x", "len( &x )": "x & len", "Größe.é": "Größe .é", "a::b.c": "a::b .c", "len(a::b::c[1:3])": "a::b::c [1:3] len", "x[:5]": "x [0:5]", "x[ 2 : 7 ]": "x [2:7]",
 	} {
 		p, ok := ParsePath(text)
 		got := p.Name
@@ -163,6 +164,8 @@ func TestPathsAreReadAsInTheSource(t *testing.T) {
 				got += " ." + s.Name
 			case Element:
 				got += " [" + strconv.FormatInt(s.Index, 10) + "]"
+			case Range:
+				got += fmt.Sprintf(" [%d:%d]", s.Index, s.End)
 			default:
 				got += map[How]string{Target: " *", Address: " &", Length: " len"}[s.How]
 			}
@@ -174,6 +177,7 @@ func TestPathsAreReadAsInTheSource(t *testing.T) {
 	for text, id := range map[string]string{
 		"": "BAD_PATH", "a.": "BAD_PATH", "a..b": "BAD_PATH", "a[": "BAD_INDEX", "a[b]": "BAD_INDEX", "a[1": "PATH_NO_CLOSE", "(a": "PATH_NO_CLOSE", "len(a": "PATH_NO_CLOSE", "a b": "BAD_PATH", "a-b": "BAD_HYPHEN",
 		"a[99999999999]": "BAD_INDEX", strings.Repeat("*", 40) + "a": "TOO_MANY_OPS", "$": "BAD_PATH", "7": "BAD_PATH",
+		"a[3:3]": "BAD_RANGE", "a[3:]": "BAD_INDEX", "a[:]": "BAD_INDEX", "a[1:2": "PATH_NO_CLOSE", "a::": "BAD_PATH", "::a": "BAD_PATH", "a:b": "BAD_PATH",
 	} {
 		if _, f := readPath(text, 0); f == nil || f.ID != id {
 			t.Errorf("%s: %v, not %s", text, f, id)

@@ -85,6 +85,30 @@ func TestMatch(t *testing.T) {
 }
 
 // A caret is in front of the column of the error.
+func TestNumbersHaveUnitsWhereThereAreExpressions(t *testing.T) {
+	exprs := testParser
+	exprs.Exprs = true
+	exprs.Fields = append([]fetch.Field{{Name: "duration_ns", Type: fetch.Type{Name: "s64", Kind: fetch.Signed, Size: 8}}}, testFields...)
+	values := append([]fetch.Value{number(1_500_000)}, testValues...)
+	for text, want := range map[string]bool{
+		"duration == 1.5ms": true, "duration_ns == 1500us": true, "duration < 1s": true, "duration > 0.001s": true, "duration != 1500000ns": false, "duration > -1s": true,
+		"ptr > 16G && ptr == 134217728M": false, "int > -1K": true, "small == 0.1953125K": true,
+	} {
+		f, err := exprs.Parse(text)
+		if err != nil || f.Match(values) != want {
+			t.Errorf("%s: %v, not %t", text, err, want)
+		}
+		if _, err := testParser.Parse(text); err == nil {
+			t.Errorf("%s is understood where names are the kernel's", text)
+		}
+	}
+	for _, text := range []string{"duration > 0.1ns", "duration > 5m", "duration > 1.5", "duration > 1e3s", "duration > 0x5K", "duration > 5 ms", "duration > ms", "small > -1K", "duration > 99999999999s", "duration > 1..5s", "duration > --5s"} {
+		if _, err := exprs.Parse(text); err == nil {
+			t.Errorf("%s is understood", text)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ text, id string }{
 		// tracing-error-log.tc and trigger-filter.tc of the kernel's own tests

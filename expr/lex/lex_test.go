@@ -19,3 +19,11 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTypeFollowsAColonThatIsNoPartOfAName(t *testing.T) {
+	for s, want := range map[string]int{"a": -1, "a:u8": 1, "a::b": -1, "a::b:u8": 4, "a[1:3]": -1, "a[1:3]:u8": 6, "::a": 0, "a::": 1, ":": 0, "": -1, "a:::b": 1, "a]:b": 2, "x::y[a::b]::z:s8": 13} {
+		if got := TypeColon(s); got != want {
+			t.Errorf("%s: %d, not %d", s, got, want)
+		}
+	}
+}

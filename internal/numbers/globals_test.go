@@ -1,0 +1,64 @@
+package numbers
+
+import (
+	_ "embed"
+	"testing"
+)
+
+var (
+	//go:embed testdata/globals.c
+	globalsC string
+	//go:embed testdata/globals.cc
+	globalsCXX string
+	//go:embed testdata/globals.rs
+	globalsRust string
+	//go:embed testdata/globals.go.txt
+	globalsGo string
+)
+
+var globalsInC = [][2]string{
+	{"conf.level", "3"}, {"conf.name", `"prod"`}, {"conf.in.a[1]", "2"}, {"conf.in.a[1:3]", "{2, 3}"}, {"conf.next->next->name", `"prod"`}, {"hits", "11"}, {"banner", `"hello"`}, {"banner[1:3]", `"el"`},
+	{"ratio", "1.5"}, {"small", "-4"}, {"mode", "ON"}, {"depth", "8"}, {"mine.level", "9"}, {"mine.in", "{a: {4, 5, 6}}"}, {"errno", "9"}, {"level", "2"}, {"conf.in.a[:2]", "{1, 2}"},
+}
+
+// globalsAtReturn are as the call has left them.
+var globalsAtReturn = [][2]string{{"errno", "2"}, {"optind", "1"}, {"depth", "8"}, {"conf.name", `"prod"`}, {"mine.in", "{a: {4, 5, 6}}"}}
+
+var globalsInCXX = [][2]string{
+	{"total", "2"}, {"app::shop::total", "5"}, {"shop::total", "5"}, {"shop::mine", "77"}, {"app::inner::v", "{1, 2, 3}"}, {"inner::v[1]", "2"}, {"v[3]", "?"}, {"len(v)", "3"}, {"v[1:3]", "{2, 3}"}, {"v[1:4]", "?"},
+	{"inner::counter", "11"}, {"app::other::counter", "12"}, {"hidden", "3"}, {"app::inner::limit", "42"}, {"s.name", `"corner"`}, {"same.name", `"corner"`}, {"text", `"a text that is too long for the buffer"`}, {"text[2:6]", `"text"`},
+}
+
+var globalsInRust = [][2]string{
+	{"n", "2"}, {"COUNT", "3"}, {"cfg::COUNT", "3"}, {"NAME", `"rusty"`}, {"cfg::PAIR.a", "-4"}, {"PAIR", `{a: -4, b: "bee"}`}, {"cfg::PAIR.b[1:3]", `"ee"`},
+}
+
+var globalsInGo = [][2]string{
+	{"n", "2"}, {"counter", "5"}, {"main.counter", "5"}, {"cfg.Name", `"prod"`}, {"main.cfg.Tags[1]", `"bc"`}, {"len(cfg.Tags)", "2"}, {"ptr.Level", "2"}, {"ratio", "2.5"}, {"main.ptr.Tags[0:2]", `{"a", "bc"}`},
+	{"goid", "1"}, {"cfg.Name[1:3]", `"ro"`}, {"cfg.Name[1:9]", "?"}, {"cfg.Tags[2]", "?"},
+}
+
+// TestVariablesOutsideOfFunctions: what the whole program or a thread has, named as its source does, at entries and at returns.
+func TestVariablesOutsideOfFunctions(t *testing.T) {
+	for _, x := range []struct {
+		maker
+		source string
+		all    [][2]string
+		entry  string
+	}{
+		{maker{name: "gcc", levels: [][]string{{"-g", "-O2", "-fno-pie", "-no-pie"}, {"-g", "-static"}}, suffix: ".c"}, globalsC, globalsInC, "handle"},
+		{maker{name: "clang", levels: [][]string{{"-g", "-O2"}}, suffix: ".c"}, globalsC, globalsInC, "handle"},
+		{maker{name: "gcc", levels: [][]string{{"-g", "-O2", "-gdwarf-4"}}, suffix: ".c"}, globalsC, globalsAtReturn, "handle%return"},
+		{maker{name: "g++", levels: [][]string{{"-g", "-O2"}}, suffix: ".cc"}, globalsCXX, globalsInCXX, "app::handle"},
+		{maker{name: "clang++", levels: [][]string{{"-g", "-std=c++17"}}, suffix: ".cc"}, globalsCXX, globalsInCXX, "app::handle"},
+		{maker{name: "rustc", levels: [][]string{{"-g", "-O"}}, suffix: ".rs"}, globalsRust, globalsInRust, "handle"},
+		{maker{name: "go", levels: [][]string{{}}, suffix: ".go"}, globalsGo, globalsInGo, "main.handle"},
+	} {
+		for _, flags := range x.levels {
+			bin := x.compile(t, flags, x.source)
+			for _, stops := range []bool{false, true} {
+				walk(t, bin, x.entry, x.all, stops)
+			}
+		}
+	}
+}
