@@ -371,6 +371,7 @@ type target struct {
 	s        *Session
 	images   uint64           // programs that the process has executed
 	programs uint64           // that it and followed children have executed
+	other    atomic.Bool      // one that is for another processor was told of
 	program  uint64           // the number of the process's present one
 	peek     *ptrace.Peek     // its memory, for other goroutines; nil before the symbols are read
 	launched bool             // it was started for the session

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -138,6 +139,7 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 		d.linker.unwatched = true
 		return
 	}
+	rg.s.tellOtherProgram(p, table)
 	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
 		if d.linker.watchStanding(); d.linker.linkerSite != nil {
 			d.linker.starting = true
@@ -155,6 +157,15 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	d.linker.watch()
 	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
 	d.linker.expand(d.linker.modules)
+}
+
+// tellOtherProgram says of the first program that a followed child executes and that is for another processor, that it is not probed.
+func (s *Session) tellOtherProgram(p *ptrace.Process, table *symbols.Table) {
+	for _, m := range table.Modules() {
+		if errors.Is(m.Err, symbols.ErrNotELF) && s.target.other.CompareAndSwap(false, true) {
+			s.warn("process %d executes %s, which is for another kind of processor and not probed; of others like it there is no word", p.PID, clean.Line(m.Path))
+		}
+	}
 }
 
 // errBareAddress is why an address that names no module is not probed in other programs.

@@ -45,8 +45,16 @@ func checkProcess(f *facts, of target, really bool) error {
 // refusal returns the error with which attach would refuse the process, or nil. It does
 // not stop the process, unless it must attach to have the reason in a sentence.
 func refusal(pid int) error {
+	if st, err := procfs.ReadStatus(pid, 0); err == nil && st.TracerPid != 0 {
+		return attachCause(pid)
+	}
+	return notLooked(pid)
+}
+
+// notLooked returns why nobody can look into a process, whoever traces it, or nil.
+func notLooked(pid int) error {
 	st, err := procfs.ReadStatus(pid, 0)
-	if err != nil || st.KernelThread || st.State == 'Z' || st.TracerPid != 0 || isForeign(pid) {
+	if err != nil || st.KernelThread || st.State == 'Z' || isForeign(pid) {
 		return attachCause(pid)
 	}
 	return unreadable(pid)

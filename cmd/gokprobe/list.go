@@ -68,7 +68,7 @@ func list(c *cli.Context, std stdio) error {
 	in := watchPipe()
 	defer in.stop()
 	if c.IsSet("p") {
-		err = l.openProcess(c.String("p"))
+		err = l.openProcess(std, c.String("p"))
 	} else {
 		err = l.openFile(c.String("x"))
 	}
@@ -104,14 +104,17 @@ type lister struct {
 	out   *bufio.Writer
 }
 
-func (l *lister) openProcess(arg string) error {
+func (l *lister) openProcess(std stdio, arg string) error {
 	of, err := findTarget(arg)
 	if err != nil {
 		return err
 	}
 	pid := of.pid
-	if err := refusal(pid); err != nil {
+	if err := notLooked(pid); err != nil {
 		return attachError(err)
+	}
+	if st, err := procfs.ReadStatus(pid, 0); err == nil && st.TracerPid != 0 {
+		std.warn("process %d is traced by process %d: where that has breakpoints or jumps, they are listed as if they were the program's", pid, st.TracerPid)
 	}
 	live := procfs.Living(pid)
 	mem := meantMemory{ptrace.PeekMemory{PID: live}, of}

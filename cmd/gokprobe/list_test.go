@@ -104,6 +104,12 @@ func TestListShowsALiveProcessAndItsIndirectFunctions(t *testing.T) {
 		t.Errorf("memcpy: %+v", found[i])
 	}
 	before.Compare(t, p.PID())
+	l := start(t, "attach", "-p", pid, "-hold")
+	if r := gokprobe(t, "list", "-p", pid, "foo"); r.status != 0 || !strings.Contains(r.stdout, ":foo\n") || !strings.Contains(r.stderr, "is traced by process") {
+		t.Errorf("beside another tracer: status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	l.interrupt()
+	p.CheckClean()
 	p.Quit()
 }
 

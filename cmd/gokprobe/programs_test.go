@@ -89,6 +89,20 @@ func TestProgramsOfChildrenAreProbedThoughThatOfTheProcessIsNotLoaded(t *testing
 	}
 }
 
+// TestAProgramForAnotherProcessorIsToldOf: nothing of it is probed.
+func TestAProgramForAnotherProcessorIsToldOf(t *testing.T) {
+	file := elf32(t)
+	script := fmt.Sprintf("%s & while test \"$(readlink /proc/$!/exe)\" != %s; do kill -0 $! || exit 9; done; kill $!; exit 4", file, file)
+	r := gokprobe(t, "run", "-follow", "-count", "-sym", "libc.so.6:_exit", "--", "sh", "-c", script)
+	if r.status == 9 {
+		t.Log("this kernel runs no 32-bit programs")
+		return
+	}
+	if r.status != 4 || strings.Count(r.stderr, "executes "+file+", which is for another kind of processor and not probed") != 1 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}
+
 // TestAPlaceThatAProgramRefusesIsToldInItsRow: it does not say that no program has it.
 func TestAPlaceThatAProgramRefusesIsToldInItsRow(t *testing.T) {
 	later := testprog.Build(t, "spawned", "-Dfoo=later")
