@@ -41,6 +41,7 @@ type dwarfData struct {
 	sites  cache[callSites]
 
 	globals globals
+	named   namedTypes
 }
 
 type unit struct {

@@ -156,26 +156,34 @@ func (d *dwarfData) globalIndex() *globals {
 
 // eachGlobal calls f for the entries of variables outside of functions in u, with the namespaces around them.
 func (d *dwarfData) eachGlobal(u *unit, f func(e *dwarf.Entry, space string)) {
-	r := d.entriesAt(u.off)
-	r.next()
+	d.eachOutside(u.off, func(e *dwarf.Entry, space string) {
+		if e.Tag == dwarf.TagVariable {
+			f(e, space)
+		}
+	})
+}
+
+// eachOutside calls f for what is declared outside of functions and types in the unit whose first entry is at off, with the namespaces around it.
+func (d *dwarfData) eachOutside(off dwarf.Offset, f func(e *dwarf.Entry, space string)) {
+	r := d.entriesAt(off)
+	if first := r.next(); first == nil || !first.Children {
+		return
+	}
 	for spaces := []string{""}; len(spaces) > 0; {
 		e := r.next()
 		if e == nil {
 			return
 		}
 		space := spaces[len(spaces)-1]
-		switch e.Tag {
-		case 0:
+		switch {
+		case e.Tag == 0:
 			spaces = spaces[:len(spaces)-1]
 			continue
-		case dwarf.TagVariable:
-			f(e, space)
-		case dwarf.TagNamespace, dwarf.TagModule:
-			if e.Children && len(spaces) < mostNested {
-				spaces = append(spaces, d.spaceIn(e, space))
-				continue
-			}
+		case (e.Tag == dwarf.TagNamespace || e.Tag == dwarf.TagModule) && e.Children && len(spaces) < mostNested:
+			spaces = append(spaces, d.spaceIn(e, space))
+			continue
 		}
+		f(e, space)
 		r.skip(e)
 	}
 }
@@ -187,10 +195,16 @@ func (d *dwarfData) spaceIn(e *dwarf.Entry, outer string) string {
 	if name == "" {
 		name = "(anonymous namespace)"
 	}
-	if outer != "" {
-		name = outer + "::" + name
-	}
+	name = inSpace(outer, name)
 	return name[:min(len(name), longest)]
+}
+
+// inSpace is the full name of what is in a namespace, empty for none.
+func inSpace(space, name string) string {
+	if space == "" {
+		return name
+	}
+	return space + "::" + name
 }
 
 // lastName is a name without the packages, namespaces or classes in front.
@@ -250,10 +264,7 @@ func globalName(origins []*dwarf.Entry, space string) (full, linkage string) {
 			return long, linkage
 		}
 	}
-	if space != "" {
-		full = space + "::" + full
-	}
-	return full, linkage
+	return inSpace(space, full), linkage
 }
 
 // means tells whether a source that says name may mean the variable of that full name.

@@ -25,6 +25,7 @@ const (
 	StepAddress                 // the address
 	StepLength                  // how many elements there are, of a text how many bytes
 	StepRange                   // the elements from number Index on, up to but not including number End
+	StepCast                    // the same address, as a pointer to the type that is called Member; or with Index more *
 )
 
 // Step leads from a value to another one.
@@ -42,6 +43,7 @@ var (
 	ErrNoElement  = errors.New("it has no such element")
 	ErrNoLength   = errors.New("it has no length")
 	ErrNoAddress  = errors.New("it has no address")
+	ErrNoType     = errors.New("no type of that name")
 	ErrNoPlace    = errors.New("not in a general register or in memory")
 )
 
@@ -109,6 +111,8 @@ func (w *way) step(s Step) error {
 			return ErrNoElement
 		}
 		return w.elements(s.Index, s.End-s.Index, true)
+	case StepCast:
+		return w.cast(s.Member, s.Index)
 	case StepTarget:
 		return w.target()
 	case StepAddress:

@@ -19,18 +19,19 @@ const (
 	Address            // to the address
 	Length             // to the number of elements
 	Range              // to some elements
+	Cast               // to a pointer of another type
 )
 
 // Member is one step of a path, most often to a member of a structure.
 type Member struct {
 	How   How
-	Name  string // of a member
+	Name  string // of a member, or of the type that a Cast makes a pointer to
 	Arrow bool   // of a Strict one: ->, not a dot
-	Index int64  // of an Element, or of the first one of a Range
+	Index int64  // of an Element, or of the first one of a Range; of a Cast how many * there are but for one
 	End   int64  // of a Range: the index of the one behind it
 }
 
-// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N] and [N:M]; *X, &X, len(X), (X).
+// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N] and [N:M]; *X, &X, len(X), (X), (TYPE *)X.
 type Path struct {
 	Name  string
 	Steps []Member
@@ -97,7 +98,7 @@ func (r *pathReader) step(m Member, at int) {
 	r.Steps, r.columns = append(r.Steps, m), append(r.columns, r.column+at)
 }
 
-// unary reads *X, &X, and what has no such operator in front.
+// unary reads *X, &X, (TYPE *)X, and what has no such operator in front.
 func (r *pathReader) unary() *caret.Fault {
 	r.skip()
 	at := r.at
@@ -116,6 +117,16 @@ func (r *pathReader) unary() *caret.Fault {
 			r.step(Member{How: op.how}, at)
 			return nil
 		}
+	}
+	if n := lex.Cast(r.text[r.at:]); n > 0 {
+		name := strings.TrimSpace(r.text[r.at+1 : r.at+n-1])
+		stars := strings.Count(name, "*")
+		r.at += n
+		if f := r.unary(); f != nil {
+			return f
+		}
+		r.step(Member{How: Cast, Name: strings.TrimRight(name, "* "), Index: int64(stars) - 1}, at)
+		return nil
 	}
 	return r.postfix()
 }

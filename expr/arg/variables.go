@@ -54,7 +54,7 @@ var (
 	ErrNoElement  = errors.New("no such element")
 	ErrNoLength   = errors.New("it has no length")
 	ErrNoAddress  = errors.New("it has no address")
-	ErrNoType     = errors.New("a type that debug information does not have")
+	ErrNoType     = errors.New("debug information has no such type, or several")
 )
 
 // UnsureError tells that there is a variable of that name which can't be had, and why. It matches ErrNoVariable.
@@ -213,6 +213,8 @@ func variableFault(err error, column int, columns []int) *caret.Fault {
 		return caret.At("NO_LENGTH", column)
 	case errors.Is(err, ErrNoAddress):
 		return caret.At("NO_ADDRESS", column)
+	case errors.Is(err, ErrNoType):
+		return caret.At("NO_TYPE", column)
 	case errors.Is(err, ErrNoVariable):
 		return caret.At("NO_BTFARG", column)
 	}

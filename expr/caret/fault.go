@@ -96,11 +96,12 @@ var sentences = map[string]sentence{
 
 // pathSentences are errors about paths, which the kernel's arguments have not.
 var pathSentences = map[string]sentence{
-	"BAD_PATH":      {"Invalid name of a value: it is NAME, x.member, x->member, x[3], x[0:3], *x, &x or len(x)", 0},
+	"BAD_PATH":      {"Invalid name of a value: it is NAME, x.member, x->member, x[3], x[0:3], *x, &x, (TYPE *)x or len(x)", 0},
 	"PATH_NO_CLOSE": {"A brace or bracket is not closed", 0},
 	"BAD_INDEX":     {"Invalid index: it is a number", 0},
 	"BAD_RANGE":     {"Invalid range: x[2:5] is the elements 2, 3 and 4", 0},
 	"NO_ELEMENT":    {"There is no such element", syscall.ENOENT},
+	"NO_TYPE":       {"Debug information has no type of this name, or several that differ", syscall.ENOENT},
 	"NO_LENGTH":     {"This has no length", 0},
 	"SOME_BITS":     {"This is some of a register's bits, and can't have another type", 0},
 	"NO_ADDRESS":    {"This has no address: it is in a register, or a bit field", 0},

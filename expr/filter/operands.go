@@ -62,6 +62,11 @@ func exprLen(s string) int {
 	for n < len(s) && (s[n] == '*' || s[n] == '&') {
 		n++
 	}
+	if cast := lex.Cast(s[n:]); cast > 0 {
+		n += cast
+		n += len(s[n:]) - len(strings.TrimLeft(s[n:], " "))
+		return n + exprLen(s[n:])
+	}
 	switch {
 	case n == len(s):
 		return n
@@ -131,8 +136,11 @@ func nameLen(s string) int {
 	return n
 }
 
-// isPathInBraces tells of s, which begins with a brace, that it is (*p).x or the like, and no condition.
+// isPathInBraces tells of s, which begins with a brace, that it is (*p).x, (T *)p or the like, and no condition.
 func isPathInBraces(s string) bool {
+	if lex.Cast(s) > 0 {
+		return true
+	}
 	rest := s[braceLen(s, '(', ')'):]
 	return len(rest) < len(s) && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->") || strings.HasPrefix(rest, "["))
 }

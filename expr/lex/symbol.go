@@ -81,3 +81,19 @@ func TypeColon(s string) int {
 	}
 	return -1
 }
+
+// Cast is the length of (TYPE *) at the beginning of s, in front of something that it may be said of; 0 if there is none.
+func Cast(s string) int {
+	end := strings.IndexByte(s, ')')
+	if end < 0 || s[0] != '(' || end+1 == len(s) {
+		return 0
+	}
+	inside := strings.TrimSpace(s[1:end])
+	name := strings.TrimRight(inside, "* ")
+	next := strings.TrimLeft(s[end+1:], " ")
+	if len(name) == len(strings.TrimRight(inside, " ")) || name == "" || !IsLetter(name[0]) || strings.ContainsAny(name, "()[]&-*") || next == "" ||
+		!IsLetter(next[0]) && strings.IndexByte("(*&$", next[0]) < 0 {
+		return 0
+	}
+	return end + 1
+}

@@ -168,7 +168,7 @@ func Steps(path []arg.Member) []symbols.Step {
 // kinds are those of steps without an arrow.
 var kinds = map[arg.How]symbols.StepKind{
 	arg.Strict: symbols.StepDot, arg.Either: symbols.StepMember, arg.Element: symbols.StepElement,
-	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength, arg.Range: symbols.StepRange,
+	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength, arg.Range: symbols.StepRange, arg.Cast: symbols.StepCast,
 }
 
 // sourceOf is where d is, which is a parameter's or the result's.
@@ -207,6 +207,8 @@ func stepError(err error, used int) error {
 		return arg.ErrNoVariable
 	case errors.Is(err, symbols.ErrNoMember):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember, Known: s.Known}
+	case errors.Is(err, symbols.ErrNoType):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoType}
 	case errors.Is(err, symbols.ErrNoElement):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoElement}
 	case errors.Is(err, symbols.ErrNoLength):

@@ -308,7 +308,7 @@ func (v *Values) isTaken(name string) bool {
 func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) error {
 	for _, x := range filter.Operands(text) {
 		known := func(f fetch.Field) bool { return f.Name == x.Text }
-		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) {
+		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
 			continue
 		}
 		expr := x.Text
@@ -333,6 +333,9 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 	}
 	return nil
 }
+
+// isDuration tells of a field that it is what filters also call duration.
+func isDuration(f fetch.Field) bool { return f.Name == "duration_ns" }
 
 // paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
 func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {

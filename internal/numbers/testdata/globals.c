@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <unistd.h>
 struct conf { int level; const char *name; struct { long a[3]; } in; struct conf *next; };
-struct conf conf = { 3, "prod", { { 1, 2, 3 } }, &conf };
+typedef struct conf conf_t;
+conf_t conf = { 3, "prod", { { 1, 2, 3 } }, &conf };
 static int hits = 11;
 char banner[16] = "hello";
 double ratio = 1.5;
@@ -13,10 +14,10 @@ __thread int depth = 7;
 static __thread struct conf mine = { 9, "own", { { 4, 5, 6 } }, 0 };
 extern char *optarg;
 extern int optind; /* the C library's, of which the program has a copy */
-__attribute__((noinline)) int handle(int level)
+__attribute__((noinline)) int handle(int level, void *arg)
 {
 	static int calls = 21;
-	__asm__ volatile("" ::"r"(&calls), "r"(&small), "r"(&mode), "r"(&hits), "r"(&mine) : "memory");
+	__asm__ volatile("" ::"r"(&calls), "r"(&small), "r"(&mode), "r"(&hits), "r"(&mine), "r"(arg) : "memory");
 	return open("/nonexistent/file", O_RDONLY) + level + hits + mine.level + depth + optind + (optarg != 0);
 }
 int main(void)
@@ -28,7 +29,7 @@ int main(void)
 		if (c == '\n') {
 			depth++;
 			errno = EBADF;
-			handle(2);
+			handle(2, conf.next);
 			puts("done");
 			fflush(stdout);
 		}
