@@ -19,7 +19,7 @@ var (
 var globalsInC = [][2]string{
 	{"conf.level", "3"}, {"conf.name", `"prod"`}, {"conf.in.a[1]", "2"}, {"conf.in.a[1:3]", "{2, 3}"}, {"conf.next->next->name", `"prod"`}, {"hits", "11"}, {"banner", `"hello"`}, {"banner[1:3]", `"el"`},
 	{"ratio", "1.5"}, {"small", "-4"}, {"mode", "ON"}, {"depth", "8"}, {"mine.level", "9"}, {"mine.in", "{a: {4, 5, 6}}"}, {"errno", "9"}, {"level", "2"}, {"conf.in.a[:2]", "{1, 2}"},
-	{"((struct conf *)arg)->level", "3"}, {"((conf_t *)arg).next.name", `"prod"`}, {"(*(struct conf **)&conf.next)->level", "3"}, {"((conf_t*)arg)->in.a[2]", "3"},
+	{"((struct conf *)arg)->level", "3"}, {"((conf_t *)arg).next.name", `"prod"`}, {"((conf_t*)arg)->in.a[2]", "3"},
 }
 
 // globalsAtReturn are as the call has left them.
