@@ -95,7 +95,7 @@ func (e *editor) next() protocol.Message {
 	e.t.Helper()
 	m, err := protocol.ReadProtocolMessage(e.in)
 	if err != nil {
-		e.t.Fatalf("%v, after %d messages that were kept", err, len(e.kept))
+		e.t.Fatalf("%v, after %d messages that were kept; the server says %v", err, len(e.kept), <-e.ended)
 	}
 	return m
 }

@@ -35,6 +35,7 @@ type client struct {
 	ctx     context.Context
 	work    context.Context // ends when the client wants to go, or has gone
 	stop    context.CancelFunc
+	over    chan struct{} // closed when nothing is answered any more
 	out     *outbox
 	first   int      // number of the first line of a file, as the client counts
 	session *session // nil before it is attached, and of one goroutine
@@ -46,8 +47,10 @@ func (a Adapter) Serve(ctx context.Context, rw io.ReadWriter) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var broken error
-	c := &client{adapter: a, ctx: ctx, work: work, stop: stop, first: 1}
+	c := &client{adapter: a, ctx: ctx, work: work, stop: stop, over: make(chan struct{}), first: 1}
+	defer close(c.over)
 	c.out = newOutbox(rw, func(err error) { broken = err; stop() })
+	defer context.AfterFunc(work, c.out.hurry)()
 	requests, ended := make(chan request), make(chan error, 1)
 	go func() { ended <- c.read(bufio.NewReader(rw), requests) }()
 	err := c.serve(requests, ended)
@@ -104,8 +107,7 @@ func (c *client) hand(content []byte, to chan<- request) error {
 	r.message, r.err = protocol.DecodeProtocolMessage(content)
 	select {
 	case to <- r:
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+	case <-c.over:
 	}
 	return nil
 }
@@ -252,7 +254,7 @@ func (c *client) initialize(a protocol.InitializeRequestArguments, content []byt
 	}, nil
 }
 
-// output tells the client a text: hits' lines as stdout, other sentences as console.
+// output is a text for the client: hits' lines as stdout, other sentences as console, losses as important.
 func output(category, text string) protocol.OutputEventBody {
 	return protocol.OutputEventBody{Category: category, Output: text + "\n"}
 }
@@ -260,4 +262,6 @@ func output(category, text string) protocol.OutputEventBody {
 func event(name string, body any) message { return message{Type: "event", Event: name, Body: body} }
 
 // tell tells the client a sentence.
-func (c *client) tell(text string) { c.out.offer(event("output", output("console", clean.Line(text)))) }
+func (c *client) tell(text string) { c.out.offer(said(text)) }
+
+func said(text string) message { return event("output", output("console", clean.Line(text))) }

@@ -94,9 +94,9 @@ func (s *session) end() {
 		s.tellLoss()
 		s.summarize()
 		if code, ended := s.held.Exit(); ended {
-			s.c.out.offer(event("exited", protocol.ExitedEventBody{ExitCode: code}))
+			s.c.out.put(event("exited", protocol.ExitedEventBody{ExitCode: code}))
 		}
-		s.c.out.offer(event("terminated", protocol.TerminatedEventBody{}))
+		s.c.out.put(event("terminated", protocol.TerminatedEventBody{}))
 	})
 }
 
@@ -107,7 +107,7 @@ func (s *session) summarize() {
 	byID := func(a, b *breakpoint) int { return cmp.Compare(a.id, b.id) }
 	for _, b := range slices.SortedFunc(maps.Values(s.labels), byID) {
 		if b.probe != nil && !b.gone {
-			s.c.tell(b.summary())
+			s.c.out.put(said(b.summary()))
 		}
 	}
 	text := fmt.Sprintf("detached from %d", s.held.PID())
@@ -121,7 +121,7 @@ func (s *session) summarize() {
 	if n := s.queue.Lost(); n > 0 {
 		text += fmt.Sprintf(", %s lost", clean.Count(n, "hit"))
 	}
-	s.c.tell(text)
+	s.c.out.put(said(text))
 }
 
 // tellInterval is how often losses are told.

@@ -114,6 +114,7 @@ type outbox struct {
 	pending []byte
 	seq     int
 	unsent  uint64 // offers that were dropped, and not told of
+	hurried bool   // nobody waits for room
 	closed  bool
 	done    chan struct{} // closed when nothing is written any more
 }
@@ -125,11 +126,11 @@ func newOutbox(w io.Writer, failed func(error)) *outbox {
 	return o
 }
 
-// put sends a message when there is room for it, and waits for that; not once the outbox is closed.
+// put sends a message when there is room for it, and waits for that until it is hurried.
 func (o *outbox) put(m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.pending) >= 2*mostPending && !o.closed {
+	for len(o.pending) >= 2*mostPending && !o.closed && !o.hurried {
 		o.change.Wait()
 	}
 	o.add(m)
@@ -196,6 +197,14 @@ func (o *outbox) write() {
 			return
 		}
 	}
+}
+
+// hurry ends the waits of put, now and later: the conversation is about to end.
+func (o *outbox) hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hurried = true
+	o.change.Broadcast()
 }
 
 // close lets in no more. What is pending is still written.
