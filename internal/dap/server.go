@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	protocol "github.com/google/go-dap"
 
@@ -25,9 +24,6 @@ type Adapter struct {
 
 // ErrGone tells that the client has gone without a disconnect request. The process was let go.
 var ErrGone = errors.New("the client has gone without a disconnect request")
-
-// parting is how long a client has to take its last messages, when nothing of the process is held any more.
-const parting = time.Second
 
 // client is one conversation.
 type client struct {
@@ -46,22 +42,22 @@ type client struct {
 func (a Adapter) Serve(ctx context.Context, rw io.ReadWriter) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
-	var broken error
+	broken := make(chan error, 1)
 	c := &client{adapter: a, ctx: ctx, work: work, stop: stop, over: make(chan struct{}), first: 1}
 	defer close(c.over)
-	c.out = newOutbox(rw, func(err error) { broken = err; stop() })
+	c.out = newOutbox(rw, func(err error) { broken <- err; stop() })
 	defer context.AfterFunc(work, c.out.hurry)()
 	requests, ended := make(chan request), make(chan error, 1)
 	go func() { ended <- c.read(bufio.NewReader(rw), requests) }()
 	err := c.serve(requests, ended)
 	c.end()
-	c.out.close()
+	c.out.finish()
 	select {
-	case <-c.out.done:
-		if broken != nil && err == nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", ErrGone, broken)
+	case failed := <-broken:
+		if err == nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", ErrGone, failed)
 		}
-	case <-time.After(parting): // it does not read
+	default:
 	}
 	return err
 }

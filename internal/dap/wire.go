@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // What the client may send at once. Clients' own messages have some kilobytes.
@@ -101,6 +104,9 @@ type message struct {
 	Body       any    `json:"body,omitempty"`
 }
 
+// pieceSize is how many bytes are written at once.
+const pieceSize = 64 << 10
+
 // mostPending is how many bytes wait for a client that does not read, before output is dropped.
 const mostPending = 1 << 20
 
@@ -108,6 +114,8 @@ const mostPending = 1 << 20
 type outbox struct {
 	w      io.Writer
 	failed func(error) // called once, by a goroutine of the outbox
+
+	written atomic.Uint64 // pieces
 
 	mu      sync.Mutex
 	change  sync.Cond // of all below
@@ -191,10 +199,13 @@ func (o *outbox) write() {
 		if len(batch) == 0 {
 			return
 		}
-		if _, err := o.w.Write(batch); err != nil {
-			o.close()
-			o.failed(err)
-			return
+		for piece := range slices.Chunk(batch, pieceSize) {
+			if _, err := o.w.Write(piece); err != nil {
+				o.close()
+				o.failed(err)
+				return
+			}
+			o.written.Add(1)
 		}
 	}
 }
@@ -206,6 +217,24 @@ func (o *outbox) hurry() {
 	o.hurried = true
 	o.change.Broadcast()
 }
+
+// finish closes the outbox, and waits until all is written, or the client takes nothing for a while.
+func (o *outbox) finish() {
+	o.close()
+	for before := o.written.Load(); ; before = o.written.Load() {
+		select {
+		case <-o.done:
+			return
+		case <-time.After(parting):
+			if o.written.Load() == before {
+				return
+			}
+		}
+	}
+}
+
+// parting is how long a client has to take a piece of its last messages, when nothing of the process is held any more.
+const parting = time.Second
 
 // close lets in no more. What is pending is still written.
 func (o *outbox) close() {
