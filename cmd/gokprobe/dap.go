@@ -19,12 +19,13 @@ standard output.
 
 The editor attaches with these arguments:
 
-  pid             the process ID; or process, the name of the only process that has it
-  rate            how many lines a second each log point prints, 100 without it, 0 for all
+  pid             the process ID
+  process         in its place, the name of the only process that has it
+  rate            lines a second of each log point: 100 without it, 0 for all
   follow          true to probe the process's children as well
-  snapshots       true to see what was there at hits of breakpoints without a log message
-  substitutePath  rules {"from": DIR, "to": DIR}: where the editor's sources are, and where
-                  they were when the program was built
+  snapshots       true to see stack and variables at other breakpoints' hits
+  substitutePath  rules {"from": DIR, "to": DIR}: the editor's directory of
+                  sources, and the one in which the program was built
 
 A log message is the text of a log point, with expressions in braces as gokprobe log has
 them; a condition is a -filter; a hit condition is N or ==N for that hit, >N, >=N, <N, <=N, or

@@ -26,11 +26,11 @@ type asked struct {
 	spec   string // of a function
 	when   string // condition
 	hits   string // hit condition
-	text   string // what is printed; empty for a snapshot
+	text   string // of its lines; empty for a snapshot
 	isLog  bool
 }
 
-// breakpoint is one of the client's, and what has become of it.
+// breakpoint is one of the client's, with its state.
 type breakpoint struct {
 	asked
 	id    int
@@ -47,7 +47,7 @@ type breakpoint struct {
 	hidden  atomic.Uint64 // hits meanwhile
 }
 
-// armed is what has become of a breakpoint.
+// armed is the outcome of arming a breakpoint.
 type armed struct {
 	why    error  // why it is not armed
 	probe  Probe  // nil with why
@@ -57,7 +57,7 @@ type armed struct {
 	waits  bool // all its places are in libraries that are not loaded
 }
 
-// name is what sentences call it.
+// name is its name in sentences.
 func (b *breakpoint) name() string {
 	switch {
 	case b.source == "":
@@ -96,7 +96,7 @@ func (s *session) setFunctionBreakpoints(a protocol.SetFunctionBreakpointsArgume
 	return protocol.SetFunctionBreakpointsResponseBody{Breakpoints: s.described(s.byFunction)}, nil
 }
 
-// replace makes those that are asked for out of those that there are. Others are removed first.
+// replace keeps the breakpoints that are asked for again, removes the others, and then adds the new ones.
 func (s *session) replace(old []*breakpoint, all []asked) []*breakpoint {
 	now := make([]*breakpoint, len(all))
 	for i, a := range all {
@@ -170,7 +170,7 @@ func (s *session) arm(b *breakpoint, wants []trace.Want) (st armed, err error) {
 	return st, nil
 }
 
-// wants are what is wanted of a breakpoint's hits.
+// wants are those of a breakpoint's hits.
 func (s *session) wants(b *breakpoint) ([]trace.Want, error) {
 	due, err := parseHitCondition(b.hits)
 	if err != nil {
@@ -271,7 +271,7 @@ func (s *session) locate(st *armed) {
 	}
 }
 
-// described is what the client is told of breakpoints.
+// described is breakpoints as the client is told of them.
 func (s *session) described(all []*breakpoint) []protocol.Breakpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +309,7 @@ func (s *session) describe(b *breakpoint) protocol.Breakpoint {
 	return d
 }
 
-// summary is what has become of it.
+// summary counts its hits.
 func (b *breakpoint) summary() string {
 	st := b.probe.Stats()
 	text := fmt.Sprintf("%s: %s", b.name(), clean.Count(st.Hits, "hit"))

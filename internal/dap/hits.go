@@ -60,13 +60,13 @@ func (s *session) tellHit(b *breakpoint, h *trace.Hit) {
 	}
 }
 
-// snapshots are those that are shown: one of each breakpoint and each thread at most.
+// snapshots are shown to the client: one of each breakpoint and each thread at most.
 type snapshots struct {
 	byThread map[int]*snapshot
 	refs     int // the last number of a frame or of a list of variables
 }
 
-// snapshot is what was there at a hit.
+// snapshot is a hit's stack and values.
 type snapshot struct {
 	of     *breakpoint
 	comm   string
@@ -85,7 +85,7 @@ type node struct {
 // stackDepth is how many frames a snapshot has.
 const stackDepth = 64
 
-// snapshotWants are what is wanted of a snapshot's hits.
+// snapshotWants are the wants of a snapshot's hits.
 func (s *session) snapshotWants(b *breakpoint, due func() bool) []trace.Want {
 	return []trace.Want{trace.Args(), trace.Locals(), trace.Regs(), trace.Stack(stackDepth), trace.If(b.when), trace.Only(func() bool {
 		if !due() {
@@ -115,7 +115,7 @@ func (s *session) show(b *breakpoint, h *trace.Hit) {
 	}
 	if !s.c.out.offer(event("stopped", protocol.StoppedEventBody{
 		Reason: reason, ThreadId: h.TID, HitBreakpointIds: []int{b.id}, Description: "Snapshot",
-		Text: "what was there when thread " + clean.Line(h.Comm) + " came by; it runs on",
+		Text: "as thread " + clean.Line(h.Comm) + " came by; it runs on",
 	})) {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
-// Adapter is what clients are served with.
+// Adapter serves clients.
 type Adapter struct {
 	// Attach takes hold of the process that a client means, until Session.Close or the end of ctx. tell tells the client a sentence.
 	Attach func(ctx context.Context, a Target, tell func(string)) (Session, error)
@@ -97,7 +97,7 @@ func (c *client) hand(content []byte, to chan<- request) error {
 		return nil // an answer, though we ask nothing
 	}
 	if m.Command == "disconnect" {
-		c.stop() // what is being armed
+		c.stop() // ends what the goroutine that answers may be arming
 	}
 	r := request{seq: m.Seq, command: m.Command, content: content}
 	r.message, r.err = protocol.DecodeProtocolMessage(content)
@@ -169,13 +169,13 @@ var halting = map[string]bool{
 	"next": true, "stepIn": true, "stepOut": true, "stepBack": true, "pause": true, "goto": true, "restartFrame": true, "reverseContinue": true,
 }
 
-var errHalting = errors.New("gokprobe never holds the program: it can't be paused or stepped, only its log points and snapshots tell what it does")
+var errHalting = errors.New("gokprobe never holds the program: it can't be paused or stepped; use log points and snapshots")
 
 var errLaunch = errors.New("gokprobe dap attaches to programs that run: start the program in a terminal, and attach to it")
 
 var errNoSession = errors.New("no process is attached to: send an attach request first")
 
-// do does what a request asks for, and returns the body of the answer.
+// do carries out a request, and returns the body of the answer.
 func (c *client) do(r request) (any, error) {
 	switch {
 	case halting[r.command]:
@@ -206,7 +206,7 @@ func (c *client) do(r request) (any, error) {
 	return c.session.do(r)
 }
 
-// do does what is asked of an attached process.
+// do carries out a request about an attached process.
 func (s *session) do(r request) (any, error) {
 	switch m := r.message.(type) {
 	case *protocol.SetBreakpointsRequest:
@@ -230,7 +230,7 @@ func (s *session) do(r request) (any, error) {
 	return nil, errUnsupported(r.command)
 }
 
-// initialize tells what there is.
+// initialize lists our capabilities.
 func (c *client) initialize(a protocol.InitializeRequestArguments, content []byte) (any, error) {
 	if a.PathFormat != "" && a.PathFormat != "path" {
 		return nil, fmt.Errorf("gokprobe knows sources by paths only, not by %s", clean.Quote(a.PathFormat))

@@ -16,7 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// session is an attached process, and what the client wants of it.
+// session is an attached process with its breakpoints.
 type session struct {
 	c      *client
 	held   Session
@@ -82,7 +82,7 @@ func (s *session) awaitEnd() {
 	s.end()
 }
 
-// end lets the process go, tells what became of the breakpoints, and that it is over. It returns when that is told, also if another goroutine does it.
+// end lets the process go, and tells the counts of the breakpoints and the end. It returns when all is told, also if another goroutine does it.
 func (s *session) end() {
 	s.ending.Do(func() {
 		if err := s.held.Close(); err != nil {
@@ -127,7 +127,7 @@ func (s *session) summarize() {
 // tellInterval is how often losses are told.
 const tellInterval = time.Second
 
-// tellLosses tells, now and then, what was not printed.
+// tellLosses tells now and then how many lines were not printed.
 func (s *session) tellLosses() {
 	defer s.read.Done()
 	tick := time.NewTicker(tellInterval)
