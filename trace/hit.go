@@ -41,10 +41,10 @@ func (a Arg) Int() (v int64, ok bool) {
 	return 0, false
 }
 
-// Parts are the members of a structure and the elements of a list, as far as they were read; nil for other values. An element has its index as name.
+// Parts are the members of a structure and the elements of a list, as far as they were read; nil where there are none. An element has its index as name.
 func (a Arg) Parts() []Arg {
 	c, _ := a.Value.(composite)
-	parts := make([]Arg, 0, len(c.parts))
+	var parts []Arg
 	for i, p := range c.parts {
 		name := p.Name
 		if name == "" {
