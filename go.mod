@@ -18,3 +18,5 @@ require (
 	golang.org/x/arch v0.32.0
 	golang.org/x/sys v0.49.0
 )
+
+require github.com/google/go-dap v0.12.0

@@ -23,6 +23,7 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 		return f.elements(t, x, raw, depth)
 	}
 	var parts []string
+	var all []Part
 	object := map[string]any{}
 	for i, m := range t.field {
 		part, ok := m.of(raw)
@@ -36,6 +37,7 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 		}
 		parts = append(parts, name+": "+v.Text)
 		object[name] = v.JSON
+		all = append(all, Part{name, v})
 		if f.budget <= 0 && i+1 < len(t.field) {
 			parts = append(parts, "…")
 			break
@@ -45,7 +47,7 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	if f.lang == langGo && depth == 0 {
 		text = t.name + text
 	}
-	return Value{Text: text, JSON: object}
+	return Value{Text: text, JSON: object, Parts: all}
 }
 
 // sum formats a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. In JSON it is the name, or an object of the
@@ -65,10 +67,11 @@ func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
 	}
 	if fields[0].name != "__0" {
 		inner := f.format(v.typ, data, depth+1)
-		return Value{Text: v.name + " " + inner.Text, JSON: map[string]any{v.name: inner.JSON}}
+		return Value{Text: v.name + " " + inner.Text, JSON: map[string]any{v.name: inner.JSON}, Parts: inner.Parts}
 	}
 	var texts []string
 	var list []any
+	var all []Part
 	for i, m := range fields {
 		part, ok := m.of(data)
 		if !ok {
@@ -76,12 +79,13 @@ func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
 		}
 		inner := f.format(m.typ, part, depth+1)
 		texts, list = append(texts, inner.Text), append(list, inner.JSON)
+		all = append(all, Part{Value: inner})
 		if f.budget <= 0 && i+1 < len(fields) {
 			texts = append(texts, "…")
 			break
 		}
 	}
-	out := Value{Text: v.name + "(" + strings.Join(texts, ", ") + ")", JSON: map[string]any{v.name: list}}
+	out := Value{Text: v.name + "(" + strings.Join(texts, ", ") + ")", JSON: map[string]any{v.name: list}, Parts: all}
 	if len(list) == 1 {
 		out.JSON = map[string]any{v.name: list[0]}
 	}
@@ -195,11 +199,13 @@ func (f *formatter) bytes(t *dtype, at arch.Addr, n int64) Value {
 // list prints the elements that raw holds out of n.
 func (f *formatter) list(name string, elem *dtype, raw []byte, n int64, depth int) Value {
 	var parts []string
+	var all []Part
 	items := []any{}
 	for i := int64(0); i < min(n, maxElems) && (i+1)*elem.size <= int64(len(raw)); i++ {
 		v := f.format(elem, raw[i*elem.size:(i+1)*elem.size], depth+1)
 		parts = append(parts, v.Text)
 		items = append(items, v.JSON)
+		all = append(all, Part{Value: v})
 		if f.budget <= 0 {
 			break
 		}
@@ -208,5 +214,5 @@ func (f *formatter) list(name string, elem *dtype, raw []byte, n int64, depth in
 		parts = append(parts, fmt.Sprintf("… %d in all", n))
 		items = append(items, "…")
 	}
-	return Value{Text: name + "{" + strings.Join(parts, ", ") + "}", JSON: items}
+	return Value{Text: name + "{" + strings.Join(parts, ", ") + "}", JSON: items, Parts: all}
 }

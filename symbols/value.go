@@ -18,6 +18,14 @@ type Value struct {
 	// map by field names, a hexadecimal string for a pointer, nil if unknown.
 	JSON any
 	Err  error
+	// Parts are the members of a structure, in the source's order, or the elements of a list.
+	Parts []Part
+}
+
+// Part is a member of a structure, or an element of a list, which has no name.
+type Part struct {
+	Name string
+	Value
 }
 
 // FloatRegs is an interface of register sets, beside arch.Regs, that have the vector

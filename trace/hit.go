@@ -41,6 +41,20 @@ func (a Arg) Int() (v int64, ok bool) {
 	return 0, false
 }
 
+// Parts are the members of a structure and the elements of a list, as far as they were read; nil where there are none. An element has its index as name.
+func (a Arg) Parts() []Arg {
+	c, _ := a.Value.(composite)
+	var parts []Arg
+	for i, p := range c.parts {
+		name := p.Name
+		if name == "" {
+			name = "[" + strconv.Itoa(i) + "]"
+		}
+		parts = append(parts, argument(name, p.Value))
+	}
+	return parts
+}
+
 // String is the value as text for people. Characters that must not be printed are escaped.
 func (a Arg) String() string { return string(a.Append(nil)) }
 
@@ -75,6 +89,7 @@ type Frame struct {
 	Module string // base name of the mapped file
 	File   string // base name of the source file, empty if unknown
 	Line   int    // from 1; 0 if unknown
+	Path   string // of the source file, as debug information has it; empty if unknown
 }
 
 // Hit is one thread that has reached one place, or returned from one followed call. Its texts come from the target, and are not fit to
@@ -179,7 +194,7 @@ func Frames(table *symbols.Table, stack []symbols.Frame) []Frame {
 			at-- // a return address may belong to the next line
 		}
 		if file, line, ok := table.Line(at); ok {
-			out[i].File, out[i].Line = file[strings.LastIndexByte(file, '/')+1:], line
+			out[i].File, out[i].Line, out[i].Path = file[strings.LastIndexByte(file, '/')+1:], line, file
 		}
 	}
 	return out

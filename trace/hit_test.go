@@ -19,7 +19,7 @@ func TestAHitIsWrittenAsACall(t *testing.T) {
 		{Hit{Probe: "foo", Ret: &ret, Results: []Arg{}}, "foo()"},
 		{Hit{Probe: "foo", Ret: &ret, Results: []Arg{{Name: "ret", Text: "RED"}}}, "foo() = RED"},
 		{Hit{Probe: "main.f", Ret: &ret, Results: []Arg{{Name: "~r0", Value: uint64(1)}, {Name: "err", Text: "nil"}}}, "main.f() = (1, err=nil)"},
-		{Hit{Probe: "f", Args: []Arg{{Name: "v"}, {Name: "b", Value: true}, {Name: "d", Value: 2.5}, {Name: "l", Value: composite{[]int{1}}}, {Name: "x", Text: "\x1b"}}}, `f(v=?, b=true, d=2.5, l=[1], x=\x1b)`},
+		{Hit{Probe: "f", Args: []Arg{{Name: "v"}, {Name: "b", Value: true}, {Name: "d", Value: 2.5}, {Name: "l", Value: composite{v: []int{1}}}, {Name: "x", Text: "\x1b"}}}, `f(v=?, b=true, d=2.5, l=[1], x=\x1b)`},
 	} {
 		if got := c.hit.String(); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)

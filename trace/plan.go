@@ -322,7 +322,7 @@ func (p *Probe) record(at time.Time, hit func() *Hit) bool {
 		p.silence()
 		return false
 	}
-	if !p.want.pace.allows(at) {
+	if p.want.only != nil && !p.want.only() || !p.want.pace.allows(at) {
 		return true
 	}
 	h := hit() // before others are made to wait

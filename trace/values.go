@@ -39,7 +39,7 @@ func argument(name string, v symbols.Value) Arg {
 		a.Value = j
 	case nil:
 	default:
-		a.Value = composite{j}
+		a.Value = composite{j, v.Parts}
 	}
 	var fault *arch.FaultError
 	if errors.As(v.Err, &fault) {
@@ -49,7 +49,10 @@ func argument(name string, v symbols.Value) Arg {
 }
 
 // composite is a list or a structure on its way into JSON.
-type composite struct{ v any }
+type composite struct {
+	v     any
+	parts []symbols.Part
+}
 
 // MarshalJSON implements json.Marshaler.
 func (c composite) MarshalJSON() ([]byte, error) { return json.Marshal(c.v) }
@@ -86,7 +89,7 @@ func FetchedArgs(args []fetch.Arg, values []fetch.Value) []Arg {
 		t := args[i].Type
 		all[i] = Arg{Name: args[i].Name, Text: fetchedText(t, values[i]), Value: fetchedJSON(t, values[i])}
 		if t.Count > 0 {
-			all[i].Value = composite{all[i].Value}
+			all[i].Value = composite{v: all[i].Value}
 		}
 	}
 	return all

@@ -28,9 +28,10 @@ type wanted struct {
 	stack      int // frames
 	first      firstStack
 	count      bool
-	limit      uint64 // 0 for none
-	pace       *Pace  // nil for none
-	label      string // Hit.Label
+	limit      uint64      // 0 for none
+	pace       *Pace       // nil for none
+	only       func() bool // nil for all
+	label      string      // Hit.Label
 	queue      *Queue
 	budget     *budget   // nil for one of the probe alone
 	told       *sync.Map // warnings that were given, by their text, for the probe in all processes; nil for one of the probe alone
@@ -98,6 +99,10 @@ func Count() Want { return func(w *wanted) { w.count = true } }
 
 // Limit wants n hits over all places of the probe, which is disabled then.
 func Limit(n uint64) Want { return func(w *wanted) { w.limit = n } }
+
+// Only wants those hits for which f says so. It is asked for each that meets If, before its values are read and before At counts it; all others are counted, too
+// (Stats.Hits). It is called by one goroutine at a time, while a thread of the target may be waiting for it.
+func Only(f func() bool) Want { return func(w *wanted) { w.only = f } }
 
 // Label wants text as the Label of each hit.
 func Label(text string) Want { return func(w *wanted) { w.label = text } }

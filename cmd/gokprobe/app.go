@@ -31,7 +31,7 @@ Start with:
 		Writer:    std.out,
 		ErrWriter: std.err,
 		Commands: []*cli.Command{
-			attachCommand(std), runCommand(std), logCommand(std), injectCommand(std), scriptCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), debugfsCommand(std), completionCommand(std), manCommand(std), helpCommand(std),
+			attachCommand(std), runCommand(std), logCommand(std), dapCommand(std), injectCommand(std), scriptCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), debugfsCommand(std), completionCommand(std), manCommand(std), helpCommand(std),
 		},
 		EnableBashCompletion:      true,
 		DisableSliceFlagSeparator: true,                         // f(int, char) is one SPEC

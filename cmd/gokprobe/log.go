@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/expr/logpoint"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/logline"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -173,47 +173,13 @@ func readLogPoints(name string) (texts []string, err error) {
 
 // logPoint is a log point, and what has become of it.
 type logPoint struct {
-	logpoint.Point
+	*logline.Line
 	label string
-	args  []string // the expressions that are fetched: a hit's arguments
 	pace  *trace.Pace
 }
 
 // logPoints are those of a request.
 type logPoints []*logPoint
-
-// hitFacts are expressions that every hit has the value of.
-var hitFacts = map[string]func(*event.Hit) string{
-	"comm":   func(h *event.Hit) string { return h.Comm },
-	"pid":    func(h *event.Hit) string { return fmt.Sprint(h.PID) },
-	"tid":    func(h *event.Hit) string { return fmt.Sprint(h.TID) },
-	"symbol": func(h *event.Hit) string { return h.Symbol },
-}
-
-// returnFacts are those of returns.
-var returnFacts = map[string]func(*event.Hit) string{
-	"ret": func(h *event.Hit) string {
-		switch {
-		case len(h.Results) == 1:
-			return inLine(h.Results[0])
-		case h.Results != nil:
-			var all []string
-			for _, r := range h.Results {
-				all = append(all, inLine(r))
-			}
-			return "(" + strings.Join(all, ", ") + ")"
-		case h.Ret != nil:
-			return fmt.Sprint(*h.Ret)
-		}
-		return "?"
-	},
-	"duration": func(h *event.Hit) string {
-		if h.Duration == nil {
-			return "?"
-		}
-		return h.DurationMark() + h.Duration.String()
-	},
-}
 
 // newLogPoint reads number i of the log points.
 func newLogPoint(text string, i, rate int) (*logPoint, error) {
@@ -221,59 +187,16 @@ func newLogPoint(text string, i, rate int) (*logPoint, error) {
 	if err != nil {
 		return nil, pointAt("log point", err)
 	}
-	l := &logPoint{Point: p, label: fmt.Sprint(i)}
+	l := &logPoint{Line: logline.New(p), label: fmt.Sprint(i)}
 	if rate > 0 {
 		l.pace = trace.NewPace(rate)
-	}
-	for _, e := range p.Exprs() {
-		if l.fact(e) == nil {
-			l.args = append(l.args, e)
-		}
 	}
 	return l, nil
 }
 
-// fact is how a hit tells the value of an expression by itself; nil if that must be fetched.
-func (l *logPoint) fact(expr string) func(*event.Hit) string {
-	if f := hitFacts[expr]; f != nil || !isReturn(l.Spec) {
-		return f
-	}
-	return returnFacts[expr]
-}
-
-// fetched is an expression as trace.Fetch takes it: number i.
-func (l *logPoint) fetched(i int) string {
-	if !isReturn(l.Spec) || l.args[i] == "(ret)" { // a parameter of that name
-		return l.args[i]
-	}
-	return theResult.ReplaceAllString(l.args[i], "${1}$$retval")
-}
-
-// theResult finds the name ret, which is no member's.
-var theResult = regexp.MustCompile(`(^|[^\w.>$@\x{80}-\x{10ffff}])ret\b`)
-
-// inResult finds what ret leads to, in a condition outside of texts.
-var inResult = regexp.MustCompile(`"[^"]*"|'[^']*'|(^|[^\w.>$@*\x{80}-\x{10ffff}])(\*+ret\b|ret(\.|->|\[|\)|:))`)
-
-// condition is l's as trace.If takes it: ret alone is there a number.
-func (l *logPoint) condition() string {
-	if !isReturn(l.Spec) {
-		return l.If
-	}
-	return inResult.ReplaceAllStringFunc(l.If, func(found string) string {
-		if found[0] == '"' || found[0] == '\'' {
-			return found
-		}
-		return theResult.ReplaceAllString(found, "${1}$$retval")
-	})
-}
-
 // wants are what is wanted of a log point's hits.
 func (l *logPoint) wants(r request) []trace.Want {
-	wants := []trace.Want{trace.AsInSource(), trace.If(l.condition()), trace.Label(l.label), trace.Limit(r.maxHits)}
-	for i := range l.args {
-		wants = append(wants, trace.Fetch(l.fetched(i)))
-	}
+	wants := append(l.Wants(), trace.Label(l.label), trace.Limit(r.maxHits))
 	if l.pace != nil {
 		wants = append(wants, trace.At(l.pace))
 	}
@@ -313,36 +236,7 @@ func (all logPoints) message() func(*event.Hit) string {
 	for _, l := range all {
 		byLabel[l.label] = l
 	}
-	return func(h *event.Hit) string { return byLabel[h.Label].line(h) }
-}
-
-// line is what the log point says at a hit. Values that it names are called in h as in its text from then on.
-func (l *logPoint) line(h *event.Hit) string {
-	values := map[string]string{}
-	for i := range min(len(l.args), len(h.Args)) {
-		h.Args[i].Name = l.args[i]
-		values[l.args[i]] = inLine(h.Args[i])
-	}
-	var b strings.Builder
-	for _, part := range l.Parts {
-		switch fact := l.fact(part.Text); {
-		case !part.IsExpr:
-			b.WriteString(part.Text)
-		case fact != nil:
-			b.WriteString(fact(h))
-		default:
-			b.WriteString(values[part.Text])
-		}
-	}
-	return b.String()
-}
-
-// inLine is a value as it stands in a line: a text without quotes.
-func inLine(a event.Arg) string {
-	if text, ok := a.Value.(string); ok {
-		return text
-	}
-	return a.String()
+	return func(h *event.Hit) string { return byLabel[h.Label].Says(h) }
 }
 
 // tellOver says how many lines were not printed since they were more than -rate.

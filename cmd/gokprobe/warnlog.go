@@ -6,17 +6,19 @@ import (
 )
 
 // logger is a log whose messages are printed as warnings.
-func (s stdio) logger() *slog.Logger { return slog.New(warnings{s}) }
+func (s stdio) logger() *slog.Logger {
+	return slog.New(warnings{func(text string) { s.warn("%s", text) }})
+}
 
 // warnings prints the message of each record as a sentence of its own.
-type warnings struct{ std stdio }
+type warnings struct{ warn func(text string) }
 
 // Enabled implements slog.Handler.
 func (warnings) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
-	w.std.warn("%s", r.Message)
+	w.warn(r.Message)
 	return nil
 }
 

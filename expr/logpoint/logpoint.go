@@ -64,7 +64,7 @@ func Parse(text string) (Point, error) {
 	if p.Spec == "" {
 		return Point{}, fail(text, "LOG_NO_PLACE", 0)
 	}
-	end, err := p.readParts(open + 1)
+	end, err := p.readParts(open+1, true)
 	if err != nil {
 		return Point{}, err
 	}
@@ -76,8 +76,15 @@ func Parse(text string) (Point, error) {
 	return p, nil
 }
 
-// readParts reads the text that begins at a byte, and returns where the rest begins.
-func (p *Point) readParts(at int) (end int, err error) {
+// ParseText reads what a line says, without quotes around it: in it are no escapes but {{ and }}. The error is a *caret.Error.
+func ParseText(text string) ([]Part, error) {
+	p := Point{Text: text}
+	_, err := p.readParts(0, false)
+	return p.Parts, err
+}
+
+// readParts reads the text that begins at a byte, and returns where the rest begins. One in quotes ends with a quote, others with everything.
+func (p *Point) readParts(at int, quoted bool) (end int, err error) {
 	var plain []byte
 	add := func() {
 		if len(plain) > 0 {
@@ -87,10 +94,10 @@ func (p *Point) readParts(at int) (end int, err error) {
 	for at < len(p.Text) {
 		c := p.Text[at]
 		switch {
-		case c == '"':
+		case c == '"' && quoted:
 			add()
 			return at + 1, nil
-		case c == '\\':
+		case c == '\\' && quoted:
 			if at++; at == len(p.Text) || p.Text[at] != '"' && p.Text[at] != '\\' {
 				return 0, fail(p.Text, "LOG_BAD_ESCAPE", at-1)
 			}
@@ -118,7 +125,11 @@ func (p *Point) readParts(at int) (end int, err error) {
 			at++
 		}
 	}
-	return 0, fail(p.Text, "LOG_NO_CLOSE", len(p.Text))
+	if quoted {
+		return 0, fail(p.Text, "LOG_NO_CLOSE", len(p.Text))
+	}
+	add()
+	return len(p.Text), nil
 }
 
 // exprEnd is where the brace stands that closes an expression; -1 if there is none in the text.

@@ -28,6 +28,23 @@ func TestLogPointsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
+// TestTextsWithoutQuotesHaveNoEscapes but doubled braces.
+func TestTextsWithoutQuotesHaveNoEscapes(t *testing.T) {
+	for text, want := range map[string][]Part{
+		"":                 nil,
+		`say "{n}" \ {{}}`: {{`say "`, false}, {"n", true}, {`" \ {}`, false}},
+	} {
+		if got, err := ParseText(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"{", "a } b", "{}", "{a{b}}"} {
+		if got, err := ParseText(text); err == nil {
+			t.Errorf("%s is %+v", text, got)
+		}
+	}
+}
+
 func TestMistakesInLogPointsAreShown(t *testing.T) {
 	for text, want := range map[string]struct {
 		id     string
