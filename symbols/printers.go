@@ -172,7 +172,7 @@ func (x owner) format(f *formatter, raw []byte, depth int) Value {
 	if err := f.mem.ReadMemory(at.Add(x.into), b); err != nil {
 		return unknown(err)
 	}
-	return f.format(x.elem, b, depth+1)
+	return f.format(x.elem, b, depth)
 }
 
 func (x owner) reads(r *reader, s source, depth int) {
@@ -182,7 +182,7 @@ func (x owner) reads(r *reader, s source, depth int) {
 	if x.isWeak {
 		r.read(Read{Addr: r.word(s, x.count), Off: x.within, Max: 4})
 	}
-	r.value(x.elem, r.read(Read{Addr: r.word(s, x.addr), Off: x.into, Max: x.elem.size}), depth+1)
+	r.value(x.elem, r.read(Read{Addr: r.word(s, x.addr), Off: x.into, Max: x.elem.size}), depth)
 }
 
 // perhaps shows a value that may not be there.

@@ -14,7 +14,7 @@ var printers = map[printerKey]maker{
 	{langC, "reference_wrapper"}: owns("_M_data|__f_", "", "", 0),
 	{langC, "optional"}:          {make: optional},
 	{langC, "variant"}:           {true, cxxVariant},
-	{langC, "tuple"}:             {true, tuple},
+	{langC, "tuple"}:             {make: tuple},
 	{langC, "function"}:          {make: stdFunction},
 	{langC, "basic_string"}:      {make: libcxxString},
 

@@ -3,6 +3,7 @@ package symbols
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,27 +72,35 @@ func cxxVariant(_ language, t *dtype) printer {
 	return nil
 }
 
-// tuple makes the printer of a std::tuple, whose elements are in base classes that are numbered.
+// tuple makes the printer of a std::tuple, whose elements are in base classes that are numbered. GCC does not tell the types that it was made for.
 func tuple(_ language, t *dtype) printer {
-	all := make(together, len(t.params))
-	left := len(all)
+	var all together
+	n := 0
 	var in func(t *dtype, off int64, depth int)
 	in = func(t *dtype, off int64, depth int) {
+		stem := t.stem()
+		if (stem == "_Tuple_impl" || stem == "__tuple_leaf") && len(t.field) > 0 {
+			n++
+		}
 		for _, f := range t.field {
-			switch n, rest, ok := strings.Cut(t.under, "<"); {
+			switch {
 			case f.isBase && depth < deepest || f.name == "__base_":
 				in(f.typ, off+f.off, depth+1)
-			case ok && (n == "_Head_base" && f.name == "_M_head_impl" || n == "__tuple_leaf" && f.name == "__value_"):
-				digits := strings.TrimRight(strings.SplitN(rest, ",", 2)[0], "ul")
-				if i, err := strconv.Atoi(digits); err == nil && i >= 0 && i < len(all) && all[i].typ == nil {
-					all[i] = inner{off + f.off, f.typ}
-					left--
+			case stem == "_Head_base" && f.name == "_M_head_impl", stem == "__tuple_leaf" && f.name == "__value_":
+				digits, _, _ := strings.Cut(strings.TrimPrefix(t.under, stem+"<"), ",")
+				i, err := strconv.Atoi(strings.TrimRight(digits, "ulUL"))
+				if err != nil || i < 0 || i >= deepest {
+					continue
 				}
+				for len(all) <= i {
+					all = append(all, inner{})
+				}
+				all[i] = inner{off + f.off, f.typ}
 			}
 		}
 	}
 	in(t, 0, 0)
-	if left > 0 || len(all) == 0 {
+	if n == 0 || n != len(all) || slices.ContainsFunc(all, func(x inner) bool { return x.typ == nil }) {
 		return nil
 	}
 	return all
@@ -109,7 +118,7 @@ func stdFunction(_ language, t *dtype) printer {
 func bitset(_ language, t *dtype) printer {
 	o, words, ok := t.paths("_M_w|__first_")
 	_, rest, _ := strings.Cut(t.under, "<")
-	n, err := strconv.Atoi(strings.TrimRight(rest, "ul >"))
+	n, err := strconv.Atoi(strings.TrimRight(rest, "ulUL >"))
 	if !ok || err != nil || n <= 0 || int64(n) > 8*words[0].size {
 		return nil
 	}
@@ -143,7 +152,7 @@ func (x measured) format(f *formatter, raw []byte, depth int) Value {
 	return v
 }
 
-var ratio = regexp.MustCompile(`ratio<(\d+)l?, *(\d+)l?>`)
+var ratio = regexp.MustCompile(`ratio<(\d+)[lL]*, *(\d+)[lL]*>`)
 
 var units = map[string]string{"1/1000000000": "ns", "1/1000000": "us", "1/1000": "ms", "1/1": "s", "60/1": "min", "3600/1": "h", "86400/1": "d"}
 

@@ -32,7 +32,7 @@ var containersInRust = [][2]string{
 	{"a.big", "{0: 0, 1: 3, 2: 6, 3: 9, 4: 12, 5: 15, 6: 18, 7: 21, … 1000 in all}"}, {"a.none", "{}"}, {"a.hashed", "{7, 8}"}, {"a.sorted", "{1, 3}"}, {"len(a.sorted)", "2"}, {"len(a.hashed)", "2"},
 	{"a.deque", "{-1, 0, 1, 2, 3, 4}"}, {"len(a.deque)", "6"}, {"a.list", "{1, 2}"}, {"a.rc", "5"}, {"a.node", "{id: 1, next: Some({id: 2, next: None})}"}, {"a.node.id", "1"}, {"a.weak", "5"}, {"a.gone", "expired"},
 	{"a.never", "expired"}, {"a.mutex", "9"}, {"a.lock", "8"}, {"a.cell", "4"}, {"a.refcell", `"refcell"`}, {"a.path", `"/a/path"`}, {"len(a.path)", "7"}, {"a.os", `"os"`}, {"a.boxed", "3"},
-	{"a.half", "1.5s"}, {"a.tiny", "2.5µs"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.nonzero", "12"}, {"a.wrapping", "-2"}, {"a.some", "Some(5)"}, {"a.text", `Some("/b")`}, {"m", "{1: 2}"}, {"len(m)", "1"},
+	{"a.half", "1.5s"}, {"a.tiny", "2.5µs"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.nonzero", "12"}, {"a.wrapping", "-2"}, {"a.some", "Some(5)"}, {"a.text", `Some("/b")`}, {"*m", "{1: 2}"}, {"len(*m)", "1"},
 }
 
 var containersInGo = [][2]string{
@@ -51,16 +51,18 @@ func TestContainersHaveTheirElements(t *testing.T) {
 		source string
 		all    [][2]string
 		entry  string
+		hold   []string
+		fail   []string
 	}{
-		{maker{name: "g++", levels: [][]string{{"-g", "-std=c++20"}, {"-g", "-O2", "-std=c++20"}}, suffix: ".cc"}, containersCXX, containersInCXX, "handle"},
-		{maker{name: "clang++", levels: [][]string{{"-g", "-O2", "-std=c++20"}}, suffix: ".cc"}, containersCXX, containersInCXX, "handle"},
-		{maker{name: "rustc", levels: [][]string{{"-g"}, {"-g", "-O"}}, suffix: ".rs"}, containersRust, containersInRust, "handle"},
-		{maker{name: "go", levels: [][]string{{}}, suffix: ".go"}, containersGo, containersInGo, "main.handle"},
+		{maker{name: "g++", levels: [][]string{{"-g", "-std=c++20"}}, suffix: ".cc"}, containersCXX, containersInCXX, "handle", []string{"a.atomic == 11", "len(a.ages) == 3 && len(m) == 2", "*p == 12", "a.shared->next->id == 8", "a.array[2] > 2"}, []string{"a.atomic > 11", "len(a.many) < 300"}},
+		{maker{name: "clang++", levels: [][]string{{"-g", "-O2", "-std=c++20"}}, suffix: ".cc"}, containersCXX, containersInCXX, "handle", []string{"a.atomic == 11", "len(a.ages) == 3 && len(m) == 2", "*p == 12", "a.shared->next->id == 8", "a.array[2] > 2"}, []string{"a.atomic > 11", "len(a.many) < 300"}},
+		{maker{name: "rustc", levels: [][]string{{"-g", "-O"}}, suffix: ".rs"}, containersRust, containersInRust, "handle", []string{"len(a.ages) == 3", "a.atomic == 11", "a.cell == 4", `a.path == "/a/path"`, "a.node.id == 1", "len(*m) == 1"}, []string{"a.atomic != 11", "len(a.big) < 1000"}},
+		{maker{name: "go", levels: [][]string{{}}, suffix: ".go"}, containersGo, containersInGo, "main.handle", []string{"len(a.Ages) == 3", "a.Count == 11", "a.Wait == 1500000000", "len(m) == 3"}, []string{"a.Count > 11", "len(a.Many) > 3"}},
 	} {
 		for _, flags := range x.levels {
 			bin := x.compile(t, flags, x.source)
 			for _, stops := range []bool{false, true} {
-				walk(t, bin, x.entry, x.all, stops)
+				walk(t, bin, x.entry, x.all, x.hold, x.fail, stops)
 			}
 		}
 	}
