@@ -78,6 +78,13 @@ func (r *typeReader) templateTypes(e *dwarf.Entry) []*dtype {
 	return all
 }
 
+// HasForm reports whether values of p are printed otherwise than their bytes are: those of many types of libraries, functions, and Go's maps.
+func (p Param) HasForm() bool {
+	x := p.typ.printer(p.lang)
+	_, isInner := x.(inner)
+	return p.field == nil && x != nil && !isInner
+}
+
 // Brief is p shown so that the target can record it, if that is possible at all.
 func (p Param) Brief() Param {
 	p.brief = true
