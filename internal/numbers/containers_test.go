@@ -2,7 +2,17 @@ package numbers
 
 import (
 	_ "embed"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 var (
@@ -44,7 +54,7 @@ var containersInGo = [][2]string{
 	{"a.Err", `(*errors.errorString)("broken")`}, {"a.Any", "int(42)"},
 }
 
-// TestContainersHaveTheirElements: what a program has in its containers and wrappers, where threads stop and where they do not have to.
+// TestContainersHaveTheirElements: what a program has in its containers and wrappers, where threads stop and where they do not have to, and when memory is torn.
 func TestContainersHaveTheirElements(t *testing.T) {
 	for _, x := range []struct {
 		maker
@@ -64,6 +74,109 @@ func TestContainersHaveTheirElements(t *testing.T) {
 			for _, stops := range []bool{false, true} {
 				walk(t, bin, x.entry, x.all, x.hold, x.fail, stops)
 			}
+			tornValues(t, bin, x.entry)
+			if x.suffix == ".go" {
+				recorded(t, bin)
+			}
 		}
 	}
+}
+
+// recorded compares a map that nobody has named, of which the length is recorded without a stop, with one that has been named.
+func recorded(t *testing.T, bin string) {
+	t.Helper()
+	p := testprog.Start(t, bin)
+	s, err := trace.Attach(t.Context(), p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	brief, named := place(t, s, "main.brief", trace.Args()), place(t, s, "main.brief", trace.AsInSource(), trace.Fetch("m"))
+	p.Do("go", "done")
+	for probe, want := range map[*trace.Probe]string{brief: "map[string]int{… 3 in all}", named: `map[string]int{"anna": 1, "bert": 2, "carl": 3}`} {
+		if err := probe.Close(); err != nil {
+			t.Error(err)
+		}
+		for h := range probe.Hits() {
+			if got := h.Args[0].String(); got != want {
+				t.Errorf("m is %s, not %s", got, want)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// torn is memory some words of which are others: other addresses, small and huge numbers, or what lies elsewhere. It counts what is read.
+type torn struct {
+	arch.Memory
+	rnd         *rand.Rand
+	seen        []uint64
+	reads, size int
+}
+
+func (m *torn) ReadMemory(at arch.Addr, p []byte) error {
+	m.reads++
+	m.size += len(p)
+	err := m.Memory.ReadMemory(at, p)
+	for i := 0; i+8 <= len(p); i += 8 {
+		if m.seen = append(m.seen, binary.LittleEndian.Uint64(p[i:]), uint64(at)); m.rnd.IntN(12) > 0 {
+			continue
+		}
+		others := []uint64{m.seen[m.rnd.IntN(len(m.seen))], 0, m.rnd.Uint64N(70), 1<<m.rnd.IntN(64) - 1, m.rnd.Uint64()}
+		binary.LittleEndian.PutUint64(p[i:], others[m.rnd.IntN(len(others))])
+	}
+	if m.rnd.IntN(8) == 0 && len(p) > 0 {
+		p[m.rnd.IntN(len(p))] = byte(m.rnd.Uint32())
+	}
+	if m.rnd.IntN(40) == 0 {
+		return errors.New("torn")
+	}
+	return err
+}
+
+// tornValues is all values of a program, whose memory is another at each read: they come to an end soon.
+func tornValues(t *testing.T, bin, entry string) {
+	t.Helper()
+	p := testprog.Start(t, bin)
+	s, err := kprobes.Attach(t.Context(), p.PID(), kprobes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, size, values := 0, 0, 0
+	probe := &kprobes.Kprobe{SymbolName: entry, PreHandler: func(k *kprobes.Kprobe, r *kprobes.Regs) int {
+		params, err := r.Symbols().Params(k.Addr)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		for _, f := range params[0].TypeOf().Elem().Fields() {
+			if member, err := params[0].At(f.Name, symbols.Step{Member: f.Name}); err == nil {
+				params = append(params, member)
+			}
+		}
+		for seed := range uint64(testsize.Rounds(5, 20, 3000)) {
+			for _, param := range params {
+				m := &torn{Memory: r, rnd: rand.New(rand.NewPCG(seed, 3))}
+				param.Value(r, m)
+				most, size, values = max(most, m.reads), max(size, m.size), values+1
+			}
+		}
+		return 0
+	}}
+	if err := s.RegisterKprobe(probe); err != nil {
+		t.Fatal(err)
+	}
+	p.Do("go", "done")
+	if values == 0 || most > 2000 || size > 1<<19 {
+		t.Errorf("%s: a value makes %d reads, or reads %d bytes, of %d values", bin, most, size, values)
+	}
+	t.Logf("%s: %d values, each with %d reads and %d bytes at most", bin, values, most, size)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
 }
