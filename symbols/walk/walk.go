@@ -1,5 +1,7 @@
 // Package walk finds where the elements of containers lie in a target's memory: along chains, in trees, in hash tables. It trusts nothing that it reads:
 // every walk ends, after a number of reads that its Reader bounds.
+//
+// Not part of the public promise: any version may change it.
 package walk
 
 import (
