@@ -84,16 +84,31 @@ func (t *dtype) unwrapped() *dtype {
 	return t
 }
 
-// vecDeque makes the container of a Rust VecDeque since 1.67.
+// vecDeque makes the container of a Rust VecDeque. Before 1.67 it had no length, but the number behind the last element, and room for a power of two.
 func vecDeque(_ language, t *dtype) printer {
-	o, _, ok := t.paths("len", "head", "buf.inner.ptr.pointer.pointer|buf.ptr.pointer.pointer", "buf.inner.cap.__0|buf.inner.cap|buf.cap.__0|buf.cap")
-	if !ok || len(t.params) == 0 {
+	const row, room = "buf.inner.ptr.pointer.pointer|buf.ptr.pointer.pointer", "buf.inner.cap.__0|buf.inner.cap|buf.cap.__0|buf.cap"
+	o, _, since67 := t.paths(row, room, "head", "len")
+	if !since67 {
+		var ok bool
+		if o, _, ok = t.paths(row, room, "tail", "head"); !ok {
+			return nil
+		}
+	}
+	if len(t.params) == 0 {
 		return nil
 	}
 	elem := t.params[0]
-	return &container{length: o[0], key: element{typ: elem}, find: func(_ *walk.Reader, raw []byte, want int64) ([]walk.Entry, error) {
-		return walk.Ring(address(raw, o[2]), int64(word(raw, o[1])), int64(word(raw, o[3])), elem.size, want)
+	c := &container{length: o[3], key: element{typ: elem}, find: func(_ *walk.Reader, raw []byte, want int64) ([]walk.Entry, error) {
+		return walk.Ring(address(raw, o[0]), int64(word(raw, o[2])), int64(word(raw, o[1])), elem.size, want)
 	}}
+	if !since67 {
+		c.length = isCounted
+		c.count = func(raw []byte) (int64, bool) {
+			n := word(raw, o[1])
+			return int64((word(raw, o[3]) - word(raw, o[2])) & (n - 1)), n&(n-1) == 0
+		}
+	}
+	return c
 }
 
 // linkedList makes the container of a Rust LinkedList.
