@@ -6,7 +6,7 @@ import (
 
 // goMap makes the container of a Go map, nil if debug information does not tell how it is made.
 func goMap(t *dtype) printer {
-	if t.elem == nil {
+	if t.elem == nil || t.elem.size > 1<<12 {
 		return nil
 	}
 	c := &container{name: t.name, header: t.elem, isHashed: true, key: element{typ: t.params[0]}, val: element{typ: t.params[1]}}

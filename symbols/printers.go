@@ -302,14 +302,37 @@ func (x codeName) reads(r *reader, s source, _ int) {
 	}
 }
 
-// functor shows what a std::function calls: the name of what calls it.
-type functor struct{ manager, invoker int64 }
+// functor shows what a std::function of libstdc++ calls: a function, or an object by its type, as a lambda has it.
+type functor struct{ manager, invoker, held int64 }
 
 func (x functor) format(f *formatter, raw []byte, depth int) Value {
-	if word, ok := slice(raw, x.manager, 8); ok && uintOf(word) == 0 {
+	if manager, ok := slice(raw, x.manager, 8); ok && uintOf(manager) == 0 {
 		return Value{Text: "nullptr"}
 	}
-	return codeName{off: x.invoker}.format(f, raw, depth)
+	v := codeName{off: x.invoker}.format(f, raw, depth)
+	_, kind, ok := strings.Cut(v.Text, "_Function_handler<")
+	kind, isHandler := strings.CutSuffix(kind, ">::_M_invoke")
+	if !ok || !isHandler {
+		return v
+	}
+	nested := 0 // the first parameter is the function's type, the other one the object's
+	for i, c := range kind {
+		switch c {
+		case '<', '(', '{':
+			nested++
+		case '>', ')', '}':
+			nested--
+		case ',':
+			if nested > 0 {
+				continue
+			}
+			if kind = strings.TrimSpace(kind[i+1:]); strings.Contains(kind, "(*)") {
+				return codeName{off: x.held}.format(f, raw, depth)
+			}
+			return Value{Text: kind, JSON: kind}
+		}
+	}
+	return v
 }
 
 func (functor) reads(*reader, source, int) {}

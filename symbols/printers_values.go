@@ -107,11 +107,11 @@ func tuple(_ language, t *dtype) printer {
 }
 
 func stdFunction(_ language, t *dtype) printer {
-	o, _, ok := t.paths("_M_manager", "_M_invoker")
+	o, _, ok := t.paths("_M_manager", "_M_invoker", "_M_functor")
 	if !ok {
 		return nil
 	}
-	return functor{o[0], o[1]}
+	return functor{o[0], o[1], o[2]}
 }
 
 // bitset makes the printer of a std::bitset: its bits as a number in binary.

@@ -32,7 +32,7 @@ var containersInCXX = [][2]string{
 	{"a.deque", "{-4, -3, -2, -1, 0, 0, 1, 2, … 305 in all}"}, {"a.nothing", "{}"}, {"a.list", `{"first", "second"}`}, {"len(a.list)", "2"}, {"a.chain", "{1, 2, 3}"}, {"a.chain0", "{}"},
 	{"a.owned", "5"}, {"*a.owned", "5"}, {"a.none", "nullptr"}, {"a.object->id", "6"}, {"a.object->next->id", "7"}, {"a.shared.next.id", "8"},
 	{"a.shared", "{id: 7, next: {id: 8, next: nullptr, prev: nullptr}, prev: nullptr}"}, {"a.weak", "9"}, {"a.gone", "expired"}, {"a.seven", "7"}, {"a.nullopt", "nullopt"}, {"a.text", `"text"`},
-	{"a.alternative", `"second"`}, {"a.number", "2.5"}, {"a.tuple", `{1, "tuple", 99 'c'}`}, {"a.pair", `{first: 1, second: "pair"}`}, {"a.nofunction", "nullptr"}, {"a.function", "twice"},
+	{"a.alternative", `"second"`}, {"a.number", "2.5"}, {"a.tuple", `{1, "tuple", 99 'c'}`}, {"a.pair", `{first: 1, second: "pair"}`}, {"a.nofunction", "nullptr"}, {"a.called", "twice"}, {"a.function", "twice"},
 	{"a.ms", "5ms"}, {"a.hours", "3h"}, {"a.seconds", "1.5s"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.bits", "0b1000000101"}, {"a.array", "{1, 2, 3}"}, {"a.array[1]", "2"}, {"len(a.array)", "3"},
 	{"a.wrapper", "40"}, {"a.rw", "READ|WRITE"}, {"a.other", "9"}, {"a.nested", "{1: {2: 3}}"}, {"m", "{1: 10, 2: 20}"}, {"len(m)", "2"}, {"p", "12"}, {"n", "42"},
 }

@@ -44,7 +44,7 @@ struct all {
 	std::variant<int, std::string, double> alternative, number;
 	std::tuple<int, std::string, char> tuple;
 	std::pair<int, std::string> pair;
-	std::function<int(int)> nofunction;
+	std::function<int(int)> nofunction, called, lambda;
 	int (*function)(int);
 	std::chrono::milliseconds ms;
 	std::chrono::hours hours;
@@ -71,7 +71,7 @@ int main()
 		.shorts = { 3, -1, 2 }, .longs = { 5, 5 }, .names = { { 2, "two" }, { 1, "one" } }, .rows = { { "r", { 1, 2 } } }, .chars = { 'c' }, .deque = {}, .wide = {}, .nothing = {},
 		.list = { "first", "second" }, .chain = { 1, 2, 3 }, .chain0 = {}, .owned = std::make_unique<int>(5), .none = nullptr, .object = std::make_unique<node>(node{ 6, nullptr, {} }),
 		.shared = std::make_shared<node>(node{ 7, std::make_shared<node>(node{ 8, nullptr, {} }), {} }), .weak = kept, .gone = std::make_shared<int>(1), .seven = 7, .nullopt = {}, .text = "text",
-		.alternative = "second", .number = 2.5, .tuple = { 1, "tuple", 'c' }, .pair = { 1, "pair" }, .nofunction = nullptr, .function = twice, .ms = 5ms, .hours = 3h, .seconds = std::chrono::duration<double>(1.5),
+		.alternative = "second", .number = 2.5, .tuple = { 1, "tuple", 'c' }, .pair = { 1, "pair" }, .nofunction = nullptr, .called = twice, .lambda = [forty](int x) { return x + forty; }, .function = twice, .ms = 5ms, .hours = 3h, .seconds = std::chrono::duration<double>(1.5),
 		.atomic = 11, .flag = true, .bits = 0b1000000101, .array = { 1, 2, 3 }, .wrapper = forty, .rw = flags(READ | WRITE), .other = flags(9), .nested = { { 1, { { 2, 3 } } } },
 	};
 	a.object->next = a.shared;
