@@ -246,10 +246,17 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 
 // add adds the value that text names.
 func (v *Values) add(w Wish, text string, scope arg.Scope) error {
-	if (w.AsInSource || w.Whole) && v.addWhole(text, scope, !w.AsInSource) {
+	isWhole := (w.AsInSource || w.Whole) && v.addWhole(text, scope, !w.AsInSource)
+	if isWhole && (w.AsInSource || w.Filter == "") {
 		return nil
 	}
 	a, err := arg.Parse(text, v.Args, scope)
+	if isWhole { // the filter may compare its number
+		if err == nil {
+			v.Args = append(v.Args, a)
+		}
+		return nil
+	}
 	var fault *caret.Error
 	switch {
 	case err == nil:
