@@ -9,9 +9,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// printer shows the values of a library's type otherwise than member by member. What cannot be read by a list of reads that is made before a hit — what a
-// chain or a tree leads to, or what is only there in some values — makes the threads stop that reach the probe. A brief formatter shows less of it, which
-// the target can record: of a container how many elements it has, of a pointer that owns its address.
+// printer shows the values of a library's type otherwise than member by member.
+//
+// A hit is recorded in the target by a list of reads that is made beforehand. No such list follows a chain or a tree, or an address that only some values
+// have. If somebody has asked for such a value by its name, the threads stop that reach the probe. If nobody has, it is shown briefly: a container by the
+// number of its elements, a pointer that owns something by its address. Measured with a Go map of 3 elements, a stop took 500 times as long as a record.
 type printer interface {
 	format(f *formatter, raw []byte, depth int) Value
 	// reads collects what format reads.
@@ -115,13 +117,21 @@ func slice(raw []byte, off, n int64) ([]byte, bool) {
 	return raw[off : off+n], true
 }
 
-// wraps makes an inner of the first of paths that there is.
+// wraps makes an inner of the first of paths that there is. Rust's library has no names of its own: what has more than the wrapped value is another's
+// type, unless that is in an UnsafeCell.
 func wraps(paths ...string) maker {
-	return maker{make: func(_ language, t *dtype) printer {
+	return maker{make: func(lang language, t *dtype) printer {
 		for _, p := range paths {
-			if off, typ, ok := t.walk(p); ok && typ != t {
-				return inner{off, typ}
+			off, typ, ok := t.walk(p)
+			if !ok || typ == t {
+				continue
 			}
+			if holder, _, nested := strings.Cut(p, "."); lang == langRust && typ.size != t.size {
+				if _, cell, ok := t.walk(holder); !nested || !ok || cell.stem() != "UnsafeCell" {
+					continue
+				}
+			}
+			return inner{off, typ}
 		}
 		return nil
 	}}
@@ -145,8 +155,8 @@ type owner struct {
 	within int64 // and of the count there
 }
 
-// errGone is why a weak pointer has no value.
-var errGone = Value{Text: "expired"}
+// gone is a weak pointer whose object has no owner any more.
+var gone = Value{Text: "expired"}
 
 func (x owner) format(f *formatter, raw []byte, depth int) Value {
 	word, ok := slice(raw, x.addr, 8)
@@ -167,12 +177,12 @@ func (x owner) format(f *formatter, raw []byte, depth int) Value {
 		}
 		var n [4]byte
 		if at := arch.Addr(uintOf(block)); at == 0 || at == ^arch.Addr(0) {
-			return errGone
+			return gone
 		} else if err := f.mem.ReadMemory(at.Add(x.within), n[:]); err != nil {
 			return unknown(err)
 		}
 		if uintOf(n[:]) == 0 {
-			return errGone
+			return gone
 		}
 	}
 	b := make([]byte, x.elem.size)

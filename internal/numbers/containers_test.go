@@ -72,6 +72,9 @@ func TestContainersHaveTheirElements(t *testing.T) {
 		for _, flags := range x.levels {
 			bin := x.compile(t, flags, x.source)
 			for _, stops := range []bool{false, true} {
+				if stops && x.name == "clang++" {
+					continue // as those of g++
+				}
 				walk(t, bin, x.entry, x.all, x.hold, x.fail, stops)
 			}
 			tornValues(t, bin, x.entry)

@@ -169,8 +169,8 @@ type Buckets struct {
 	Overflow int64 // of the address of the next bucket
 }
 
-// In returns the first want elements of a map with 1<<b buckets, and as many, or half of them, in an old table that it is growing out of: what has moved
-// is marked there.
+// In returns the first want elements of a map with 1<<b buckets. A map that grows has an old table too, of as many buckets or of half as many. There,
+// marks stand for elements that have moved.
 func (s Buckets) In(r *Reader, buckets, old arch.Addr, b uint8, sameSize bool, want int64) ([]Entry, error) {
 	f := newFound(want)
 	if b > 40 {

@@ -74,7 +74,7 @@ func (f *found) done(err error) ([]Entry, error) {
 	return f.all, nil
 }
 
-// Chain follows links, the first of which leads to first, and each other one of which lies next bytes behind a node's beginning. It returns want nodes.
+// Chain follows links from the node at first: each lies next bytes behind a node's beginning. It returns want nodes.
 func (r *Reader) Chain(first arch.Addr, next, want int64) ([]Entry, error) {
 	f := newFound(want)
 	for at, more := first, want > 0; more; {
@@ -149,8 +149,8 @@ func (r *Reader) successor(at arch.Addr, l Links) (arch.Addr, error) {
 	}
 }
 
-// Blocks returns the first want elements of a row in blocks of so many bytes. first is the first element, end the end of its block, and next where the
-// address of the next block is.
+// Blocks returns the first want elements of a row in blocks of so many bytes. first is the first element, end the end of its block. The address of the
+// next block is at next.
 func (r *Reader) Blocks(first, end, next arch.Addr, block, size, want int64) ([]Entry, error) {
 	f := newFound(want)
 	if size <= 0 || block < size {
