@@ -53,6 +53,8 @@ type Limit struct {
 // Datum returns the place of p. It holds at the function's entry for a result of
 // Params, after the return for one of Results, and at the instruction for one of Variables. The error matches ErrNoPlace.
 func (p Param) Datum() (Datum, error) {
+	for w := (&way{Param: p}); p.field == nil && p.place.number == nil && w.unwrap(); p = w.Param {
+	}
 	if p.typ.isCut {
 		return Datum{}, ErrNoPlace // a fetched text goes up to a zero
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
 // Bounds of what one value shows.
@@ -26,6 +27,8 @@ type formatter struct {
 	budget int
 	table  *Table
 	mod    *Module
+	brief  bool        // see Param.Brief
+	walks  walk.Reader // of containers
 }
 
 func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
@@ -36,6 +39,9 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 		return unknown(errNoPlace)
 	}
 	raw = raw[:t.size]
+	if p := t.printer(f.lang); p != nil {
+		return p.format(f, raw, depth)
+	}
 	switch t.kind {
 	case typeInt, typeUint, typeBool, typeChar, typeFloat, typeComplex, typeEnum:
 		return f.scalar(t, raw)
@@ -100,6 +106,9 @@ func (f *formatter) scalar(t *dtype, raw []byte) Value {
 		if name, ok := t.enum[int64(uintOf(raw))]; ok {
 			return Value{Text: name, JSON: name}
 		}
+		if names := t.flags(uintOf(raw)); f.lang == langC && names != "" {
+			return Value{Text: names, JSON: names}
+		}
 		if t.isUnsigned {
 			return literal(uintOf(raw))
 		}
@@ -109,6 +118,25 @@ func (f *formatter) scalar(t *dtype, raw []byte) Value {
 		return wide(raw)
 	}
 	return literal(intOf(raw))
+}
+
+// flags are the enumerators that make up v, if each of them is a bit of its own; empty if they make up another number.
+func (t *dtype) flags(v uint64) string {
+	var names []string
+	for bit := uint64(1); bit != 0 && bit <= v; bit <<= 1 {
+		if name, ok := t.enum[int64(bit)]; ok && v&bit != 0 {
+			names, v = append(names, name), v&^bit
+		}
+	}
+	for x := range t.enum {
+		if x&(x-1) != 0 {
+			return ""
+		}
+	}
+	if v != 0 {
+		return ""
+	}
+	return strings.Join(names, "|")
 }
 
 func literal[T bool | int64 | uint64](v T) Value { return Value{Text: fmt.Sprint(v), JSON: v} }

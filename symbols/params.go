@@ -23,6 +23,7 @@ type Param struct {
 	place place
 	table *Table
 	mod   *Module
+	brief bool // see Brief
 }
 
 type language uint8

@@ -125,7 +125,7 @@ var goCalls = []struct{ fn, want string }{
 	{"main.Strings", `~p0=1 s="hello" long="0123456789012345678901234567890123456789012345678901234567890123"… empty="" b=[]uint8("raw") ~p5=true`},
 	{"main.Slices", `s=[]int{1, 2, 3} t=[]string{"a", "b"} none=[]int(nil) big=[]int{0, 0, 0, 0, 0, 0, 0, 0, … 100 in all}`},
 	{"main.Structs", `p=main.Point{X: 1, Y: 2} d=main.Deep{Name: "n", At: {X: 3, Y: 4}, ok: true} one={5} two={6, 7} z=struct {}{} c=(1+2i)`},
-	{"main.Pointers", `p=*0x q=nil m=nil c=nil f=nil e=(*fs.PathError)(*0x) none=nil any=main.Named(3)`},
+	{"main.Pointers", `p=*0x q=nil m=map[string]int(nil) c=nil f=nil e=(*fs.PathError)(*0x) none=nil any=main.Named(3)`},
 	{"main.Many", `a=1 b=2 c=3 d=4 e=5 f=6 g=7 h=8 i=9 j=10 s="eleven"`},
 	{"main.(*Point).Move", `p=*0x dx=3 dy=4`},
 	{"main.Generic[...]", `a="text" b=[]go.shape.string{"x"} c=5`},

@@ -140,12 +140,15 @@ func (w *way) member(s Step) error {
 			return err
 		}
 	}
-	if w.typ == nil || w.typ.kind != typeStruct && w.typ.kind != typeUnion {
-		return ErrNotPointer
-	}
 	name := s.Member
 	if w.lang == langRust && name != "" && name[0] >= '0' && name[0] <= '9' {
 		name = "__" + name // of a tuple
+	}
+	if err := w.enter(name); err != nil {
+		return err
+	}
+	if w.typ == nil || w.typ.kind != typeStruct && w.typ.kind != typeUnion {
+		return ErrNotPointer
 	}
 	off, f, ok := w.typ.member(name, map[*dtype]bool{})
 	switch {
@@ -232,6 +235,9 @@ func (w *way) bits(off int64, f dfield) error {
 
 // target goes to what a pointer or a reference leads to.
 func (w *way) target() error {
+	if isOwner, err := w.owned(); isOwner {
+		return err
+	}
 	if w.typ.kind != typePointer && w.typ.kind != typeReference || w.typ.elem == nil {
 		return ErrNotPointer
 	}
@@ -259,8 +265,10 @@ func (w *way) elements(i, n int64, isArray bool) error {
 	t := w.typ
 	if t.kind == typeReference && t.elem != nil {
 		w.follow(t.elem)
-		t = w.typ
 	}
+	for w.unwrap() {
+	}
+	t = w.typ
 	isText := w.lang == langC && t.elem != nil && t.elem.isText()
 	row := func(elem *dtype) *dtype {
 		if !isArray {
@@ -339,7 +347,12 @@ func (w *way) length() error {
 	if w.typ.kind == typeReference && w.typ.elem != nil {
 		w.follow(w.typ.elem)
 	}
+	for w.unwrap() {
+	}
 	t := w.typ
+	if c, ok := t.printer(w.lang).(*container); ok && c.header == nil && c.length >= 0 {
+		return w.inside(c.length, lengthType)
+	}
 	switch s, ok := t.sequence(w.lang); {
 	case ok:
 		return w.countOf(s)

@@ -46,7 +46,7 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 	if !p.place.isKnown(p.typ) {
 		return nil, nil, true // it is printed as unknown
 	}
-	r := &reader{lang: p.lang}
+	r := &reader{lang: p.lang, brief: p.brief}
 	r.value(p.typ, r.place(p.place, p.typ.size, sp), 0)
 	return r.regs, r.reads, !r.hasFailed
 }
@@ -88,6 +88,7 @@ func (s source) from(n int64) source {
 // reader collects all reads that a formatter could make, without knowing the values.
 type reader struct {
 	lang      language
+	brief     bool // see Param.Brief
 	regs      []string
 	reads     []Read
 	bytes     int64
@@ -148,6 +149,10 @@ func (r *reader) value(t *dtype, s source, depth int) {
 	if depth > maxDepth || r.hasFailed {
 		return
 	}
+	if p := t.printer(r.lang); p != nil {
+		p.reads(r, s, depth)
+		return
+	}
 	switch t.kind {
 	case typePointer:
 		if r.lang == langC && t.elem.isText() {
@@ -171,7 +176,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 		r.hasFailed = true
 	case typeSum: // or on the variant
 		for _, v := range t.variants {
-			r.hasFailed = r.hasFailed || leadsOn(v.typ, r.lang, depth+1)
+			r.only(v.typ, depth)
 		}
 	}
 }
@@ -219,8 +224,8 @@ func (r *reader) slice(t *dtype, s source, depth int) {
 }
 
 // leadsOn tells that more is read to print a t than a value's own bytes.
-func leadsOn(t *dtype, lang language, depth int) bool {
-	r := &reader{lang: lang}
+func leadsOn(t *dtype, by *reader, depth int) bool {
+	r := &reader{lang: by.lang, brief: by.brief}
 	asked := false
 	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, depth)
 	return asked || r.hasFailed || len(r.reads) > 0

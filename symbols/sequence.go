@@ -60,8 +60,8 @@ func (t *dtype) sequence(lang language) (s sequence, ok bool) {
 			continue
 		}
 		s = sequence{addr: addr, length: until, isSpan: x.isSpan, elem: first.elem}
-		if t.param != nil { // the address of a Vec is one of bytes
-			s.elem = t.param
+		if lang == langRust && len(t.params) > 0 { // the address of a Vec is one of bytes
+			s.elem = t.params[0]
 		}
 		return s, s.elem.size > 0 && s.elem.size <= 1<<12
 	}
@@ -71,7 +71,7 @@ func (t *dtype) sequence(lang language) (s sequence, ok bool) {
 // walk finds a member of members, and its distance from the beginning.
 func (t *dtype) walk(path string) (off int64, end *dtype, ok bool) {
 	for _, name := range strings.Split(path, ".") {
-		if t == nil || t.kind != typeStruct {
+		if t == nil || t.kind != typeStruct && t.kind != typeUnion {
 			return 0, nil, false
 		}
 		more, f, ok := t.member(name, map[*dtype]bool{})
@@ -98,6 +98,9 @@ func (s sequence) of(raw []byte) (at arch.Addr, n int64, ok bool) {
 	return at, n, n >= 0
 }
 
+// rustTexts are Rust's types of texts, and where they have the bytes.
+var rustTexts = map[string]string{"String": "vec", "OsString": "inner.inner", "PathBuf": "inner.inner.inner"}
+
 // libraryText returns the offsets of the address and the length in a library's string of type t.
 func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
 	switch {
@@ -114,8 +117,8 @@ func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
 		return 0, 0, false
 	case lang == langRust && (t.under == "&str" || t.under == "&mut str"):
 		return 0, 8, t.size == 16
-	case lang == langRust && t.under == "String" && t.kind == typeStruct:
-		off, vec, ok := t.walk("vec")
+	case lang == langRust && rustTexts[t.under] != "" && t.kind == typeStruct:
+		off, vec, ok := t.walk(rustTexts[t.under])
 		if !ok {
 			return 0, 0, false
 		}

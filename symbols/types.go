@@ -51,7 +51,7 @@ type dtype struct {
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
-	param    *dtype // the first type that a Rust Vec was made for
+	params   []*dtype // the types that a library's type was made for, if printers want them; also those of a Go map's keys and values
 	// hasLength says of a Go map or channel that what it leads to begins with its length: runtime.hmap and internal/runtime/maps.Map, runtime.hchan.
 	hasLength bool
 	// isUnsigned says that a character or an enumeration has no sign.
@@ -81,6 +81,7 @@ type dfield struct {
 // Attributes of Go's DWARF (src/cmd/internal/dwarf/dwarf.go).
 const (
 	attrGoKind = dwarf.Attr(0x2900)
+	attrGoKey  = dwarf.Attr(0x2901)
 	attrGoElem = dwarf.Attr(0x2902)
 )
 
@@ -251,9 +252,9 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			}
 		case dwarf.TagSubprogram:
 			class.member(c)
-		case dwarf.TagTemplateTypeParameter:
-			if r.lang == langRust && t.param == nil && strings.HasPrefix(t.name, "Vec<") {
-				t.param = r.ref(c)
+		case dwarf.TagTemplateTypeParameter, tagParameterPack:
+			if printers[printerKey{r.lang, t.stem()}].wantsParams {
+				t.params = append(t.params, r.templateTypes(c)...)
 			}
 		case dwarf.TagVariantPart: // Rust enumeration
 			parts = append(parts, c)
@@ -421,6 +422,10 @@ func (r *typeReader) fillGo(t *dtype, e *dwarf.Entry) {
 	switch kind {
 	case kChan, kFunc, kMap:
 		t.kind, t.size, t.align, t.hasLength = typeGoPointer, 8, 8, kind != kFunc
+		key, ok1 := e.Val(attrGoKey).(dwarf.Offset)
+		if elem, ok2 := e.Val(attrGoElem).(dwarf.Offset); kind == kMap && ok1 && ok2 {
+			t.params = []*dtype{r.at(key), r.at(elem)}
+		}
 	case kInterface:
 		t.kind, t.size, t.align = typeGoInterface, 16, 8
 	case kSlice:

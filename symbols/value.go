@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
 // Value is a parameter's value at one hit.
@@ -56,7 +57,7 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 	if err != nil {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
 	}
-	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod}
+	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod, brief: p.brief, walks: walk.Reader{Mem: m, Left: walk.Most}}
 	if p.field != nil {
 		part, ok := p.field.of(raw)
 		if !ok {

@@ -83,6 +83,17 @@ func newCapture(names []string, params []symbols.Param, spare bool) (*capture, e
 	return c, nil
 }
 
+// briefly shows less of those params of which the target can't record all. Nobody has asked for one of them by its name, and so no thread stops for it.
+func briefly(params []symbols.Param) []symbols.Param {
+	all := slices.Clone(params)
+	for i, p := range all {
+		if _, _, ok := p.Reads(stackPointer); !ok {
+			all[i] = p.Brief()
+		}
+	}
+	return all
+}
+
 // own are the parameters and local variables, or the results.
 func (c *capture) own() []symbols.Param { return c.params[:len(c.params)-c.wholes] }
 

@@ -151,14 +151,14 @@ func (pt *point) newCapture(spare bool) (*capture, error) {
 			seen, _ := pt.variables(table, pt.Addr)
 			all.Locals = seen.Locals
 		}
-		c, err := newCapture(names, slices.Concat(all.Params, all.Locals, pt.fetch.Whole()), spare)
+		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Whole()), spare)
 		if err == nil {
 			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Whole())
 		}
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
-	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(results, pt.fetch.Whole()), spare)
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Whole()), spare)
 	if cerr == nil {
 		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
 	}

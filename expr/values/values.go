@@ -249,23 +249,31 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 
 // add adds the value that text names.
 func (v *Values) add(w Wish, text string, scope arg.Scope) error {
-	if w.AsInSource && v.addWhole(text, scope) {
+	isWhole := (w.AsInSource || w.Whole) && v.addWhole(text, scope, !w.AsInSource)
+	if isWhole && (w.AsInSource || w.Filter == "") {
 		return nil
 	}
 	a, err := arg.Parse(text, v.Args, scope)
+	if isWhole { // the filter may compare its number
+		if err == nil {
+			v.Args = append(v.Args, a)
+		}
+		return nil
+	}
 	var fault *caret.Error
 	switch {
 	case err == nil:
 		v.Args, v.Shown = append(v.Args, a), append(v.Shown, Shown{Index: len(v.Args)})
 		return nil
-	case w.Whole && errors.As(err, &fault) && slices.Contains([]string{"NOSUP_DAT_ARG", "NO_BTFARG", "BAD_STRING"}, fault.ID) && v.addWhole(text, scope):
+	case w.Whole && errors.As(err, &fault) && slices.Contains([]string{"NOSUP_DAT_ARG", "NO_BTFARG", "BAD_STRING"}, fault.ID) && v.addWhole(text, scope, false):
 		return nil
 	}
 	return err
 }
 
-// addWhole adds the value that text names as [NAME=]PATH, if it names one.
-func (v *Values) addWhole(text string, scope arg.Scope) bool {
+// addWhole adds the value that text names as [NAME=]PATH, if it names one; if ofLibrary is set, only one that a library's type gives another form than
+// a number.
+func (v *Values) addWhole(text string, scope arg.Scope, ofLibrary bool) bool {
 	name, expr, named := strings.Cut(text, "=")
 	if !named {
 		name, expr = text, text
@@ -275,7 +283,7 @@ func (v *Values) addWhole(text string, scope arg.Scope) bool {
 		return false
 	}
 	whole, ok := wholeOf(path, scope)
-	if !ok {
+	if !ok || ofLibrary && !whole.HasForm() {
 		return false
 	}
 	whole = whole.Shown()

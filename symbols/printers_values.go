@@ -1,0 +1,279 @@
+package symbols
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// owns makes an owner whose pointer is at a path. into is where it leads to the object, nothing if to its beginning; count is where a weak pointer has the
+// address of a block that counts, within bytes behind the beginning.
+func owns(path, into, count string, within int64) maker {
+	return maker{make: func(lang language, t *dtype) printer {
+		offs, ptrs, ok := t.paths(path)
+		if !ok || ptrs[0].kind != typePointer || ptrs[0].elem == nil {
+			return nil
+		}
+		x := owner{addr: offs[0], elem: ptrs[0].elem, null: "nullptr"}
+		if into != "" {
+			in, objects, ok := x.elem.paths(into)
+			if !ok {
+				return nil
+			}
+			x.elem, x.into = objects[0], in[0]
+		}
+		if count != "" {
+			block, _, ok := t.paths(count)
+			if !ok {
+				return nil
+			}
+			x.isWeak, x.count, x.within = true, block[0], within
+		}
+		return x
+	}}
+}
+
+// uniquePointer makes the owner of a std::unique_ptr whose deleter has no data.
+func uniquePointer(_ language, t *dtype) printer {
+	if t.size != 8 || len(t.params) == 0 {
+		return nil
+	}
+	return owner{elem: t.params[0], null: "nullptr"}
+}
+
+// box makes the owner of a Rust Box, which is a pointer.
+func box(_ language, t *dtype) printer {
+	if t.kind != typePointer || t.elem == nil {
+		return nil
+	}
+	return owner{elem: t.elem, null: "0x0"}
+}
+
+func optional(_ language, t *dtype) printer {
+	for _, names := range [][2]string{{"_M_payload._M_engaged", "_M_payload._M_payload._M_value|_M_payload._M_payload"}, {"__engaged_", "__val_"}} {
+		if o, types, ok := t.paths(names[0], names[1]); ok && types[0].size == 1 {
+			return perhaps{o[0], inner{o[1], types[1]}}
+		}
+	}
+	return nil
+}
+
+func cxxVariant(_ language, t *dtype) printer {
+	for _, names := range [][2]string{{"_M_index", "_M_u"}, {"__impl.__index|__impl_.__index", "__impl.__data|__impl_.__data"}} {
+		if o, types, ok := t.paths(names[0], names[1]); ok && types[0].size < 8 {
+			return oneOf{o[0], types[0].size, o[1], t.params}
+		}
+	}
+	return nil
+}
+
+// tuple makes the printer of a std::tuple, whose elements are in base classes that are numbered. GCC does not tell the types that it was made for.
+func tuple(_ language, t *dtype) printer {
+	var all together
+	n := 0
+	var in func(t *dtype, off int64, depth int)
+	in = func(t *dtype, off int64, depth int) {
+		stem := t.stem()
+		if (stem == "_Tuple_impl" || stem == "__tuple_leaf") && len(t.field) > 0 {
+			n++
+		}
+		for _, f := range t.field {
+			switch {
+			case f.isBase && depth < deepest || f.name == "__base_":
+				in(f.typ, off+f.off, depth+1)
+			case stem == "_Head_base" && f.name == "_M_head_impl", stem == "__tuple_leaf" && f.name == "__value_":
+				digits, _, _ := strings.Cut(strings.TrimPrefix(t.under, stem+"<"), ",")
+				i, err := strconv.Atoi(strings.TrimRight(digits, "ulUL"))
+				if err != nil || i < 0 || i >= deepest {
+					continue
+				}
+				for len(all) <= i {
+					all = append(all, inner{})
+				}
+				all[i] = inner{off + f.off, f.typ}
+			}
+		}
+	}
+	in(t, 0, 0)
+	if n == 0 || n != len(all) || slices.ContainsFunc(all, func(x inner) bool { return x.typ == nil }) {
+		return nil
+	}
+	return all
+}
+
+func stdFunction(_ language, t *dtype) printer {
+	o, _, ok := t.paths("_M_manager", "_M_invoker", "_M_functor")
+	if !ok {
+		return nil
+	}
+	return functor{o[0], o[1], o[2]}
+}
+
+// bitset makes the printer of a std::bitset: its bits as a number in binary.
+func bitset(_ language, t *dtype) printer {
+	o, words, ok := t.paths("_M_w|__first_")
+	_, rest, _ := strings.Cut(t.under, "<")
+	n, err := strconv.Atoi(strings.TrimRight(rest, "ulUL >"))
+	if !ok || err != nil || n <= 0 || int64(n) > 8*words[0].size {
+		return nil
+	}
+	return own(func(raw []byte) Value {
+		bytes, ok := slice(raw, o[0], words[0].size)
+		if !ok {
+			return unknown(errNoPlace)
+		}
+		var b strings.Builder
+		for i := n - 1; i >= max(0, n-maxString); i-- {
+			b.WriteByte('0' + bytes[i/8]>>(i%8)&1)
+		}
+		if n > maxString {
+			b.WriteString("…")
+		}
+		return Value{Text: "0b" + b.String(), JSON: b.String()}
+	})
+}
+
+// measured shows a number and its unit.
+type measured struct {
+	inner
+	unit string
+}
+
+func (x measured) format(f *formatter, raw []byte, depth int) Value {
+	v := x.inner.format(f, raw, depth)
+	if v.Err == nil {
+		v.Text += x.unit
+	}
+	return v
+}
+
+var ratio = regexp.MustCompile(`ratio<(\d+)[lL]*, *(\d+)[lL]*>`)
+
+var units = map[string]string{"1/1000000000": "ns", "1/1000000": "us", "1/1000": "ms", "1/1": "s", "60/1": "min", "3600/1": "h", "86400/1": "d"}
+
+func chronoDuration(_ language, t *dtype) printer {
+	o, types, ok := t.paths("__r|__rep_")
+	m := ratio.FindStringSubmatch(t.under)
+	if !ok || m == nil {
+		return nil
+	}
+	unit, ok := units[m[1]+"/"+m[2]]
+	if !ok {
+		unit = "[" + m[1] + "/" + m[2] + "]s"
+	}
+	return measured{inner{o[0], types[0]}, unit}
+}
+
+func rustDuration(_ language, t *dtype) printer {
+	o, types, ok := t.paths("secs", "nanos.__0|nanos")
+	if !ok || types[0].size != 8 || types[1].size != 4 {
+		return nil
+	}
+	return own(func(raw []byte) Value {
+		secs, nanos := word(raw, o[0]), uint64(0)
+		if b, ok := slice(raw, o[1], 4); ok {
+			nanos = uintOf(b)
+		}
+		if nanos >= 1e9 {
+			return unknown(errNoVariant)
+		}
+		whole, part, digits, unit := secs, nanos, 9, "s"
+		switch {
+		case secs > 0:
+		case nanos >= 1e6:
+			whole, part, digits, unit = nanos/1e6, nanos%1e6, 6, "ms"
+		case nanos >= 1e3:
+			whole, part, digits, unit = nanos/1e3, nanos%1e3, 3, "µs"
+		default:
+			whole, part, unit = nanos, 0, "ns"
+		}
+		s := strconv.FormatUint(whole, 10)
+		if part > 0 {
+			s += "." + strings.TrimRight(fmt.Sprintf("%0*d", digits, part), "0")
+		}
+		v := Value{Text: s + unit, JSON: s + unit}
+		if secs < 1<<33 {
+			v.JSON = secs*1e9 + nanos
+		}
+		return v
+	})
+}
+
+func goDuration(_ language, t *dtype) printer {
+	if t.kind != typeInt || t.size != 8 {
+		return nil
+	}
+	return own(func(raw []byte) Value {
+		d := time.Duration(intOf(raw[:8]))
+		return Value{Text: d.String(), JSON: int64(d)}
+	})
+}
+
+// goTime makes the printer of a time.Time: in UTC, as its place may be anywhere (src/time/time.go).
+func goTime(_ language, t *dtype) printer {
+	o, _, ok := t.paths("wall", "ext")
+	if !ok {
+		return nil
+	}
+	return own(func(raw []byte) Value {
+		const hasMonotonic, nanoBits, since1885 = 1 << 63, 30, 59453308800
+		wall, ext := word(raw, o[0]), int64(word(raw, o[1]))
+		sec, nano := ext, wall&(1<<nanoBits-1) // since the year 1
+		if wall&hasMonotonic != 0 {
+			sec = since1885 + int64(wall<<1>>(nanoBits+1))
+		}
+		const unix, latest = 62135596800, 315537897600
+		if nano >= 1e9 || sec < 0 || sec >= latest {
+			return unknown(errNoVariant)
+		}
+		s := time.Unix(sec-unix, int64(nano)).UTC().Format(time.RFC3339Nano)
+		return Value{Text: s, JSON: s}
+	})
+}
+
+func atomicBool(_ language, t *dtype) printer {
+	o, types, ok := t.paths("v")
+	if !ok {
+		return nil
+	}
+	return own(func(raw []byte) Value {
+		b, ok := slice(raw, o[0], types[0].size)
+		if !ok {
+			return unknown(errNoPlace)
+		}
+		return literal(uintOf(b) != 0)
+	})
+}
+
+// shortText shows a string of libc++: it has its text in itself, unless the lowest bit is set.
+type shortText struct{}
+
+func libcxxString(_ language, t *dtype) printer {
+	_, _, before19 := t.walk("__r_")
+	_, _, since19 := t.walk("__rep_")
+	if t.size != 24 || !strings.HasPrefix(t.under, "basic_string<char,") || !before19 && !since19 {
+		return nil
+	}
+	return shortText{}
+}
+
+func (shortText) format(f *formatter, raw []byte, _ int) Value {
+	if len(raw) < 24 {
+		return unknown(errNoPlace)
+	}
+	if raw[0]&1 != 0 {
+		return f.text(arch.Addr(word(raw, 16)), word(raw, 8))
+	}
+	n := int(raw[0] >> 1)
+	if n > 22 {
+		return unknown(errLength)
+	}
+	return quoted(raw[1:1+n], false)
+}
+
+func (shortText) reads(r *reader, s source, _ int) { r.text(s, 16, 8) }
