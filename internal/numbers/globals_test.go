@@ -58,7 +58,8 @@ func TestVariablesOutsideOfFunctions(t *testing.T) {
 		for _, flags := range x.levels {
 			bin := x.compile(t, flags, x.source)
 			for _, stops := range []bool{false, true} {
-				walk(t, bin, x.entry, x.all, stops)
+				hold, fail := conditionsOf(x.all)
+				walk(t, bin, x.entry, x.all, hold, fail, stops)
 			}
 		}
 	}
