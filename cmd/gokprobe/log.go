@@ -82,6 +82,8 @@ func logCommand(std stdio) *cli.Command {
 			switch {
 			case err != nil:
 				return err
+			case command == nil && !hasWhom(c):
+				return usagef("no process given, name it with -p PID, or a command to start behind the log points: -- COMMAND")
 			case command == nil:
 				return attachAll(std, parseWhom(c), req)
 			case len(command) == 0:
