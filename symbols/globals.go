@@ -1,8 +1,8 @@
 package symbols
 
 import (
-	"cmp"
 	"debug/dwarf"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -16,44 +16,63 @@ import (
 // ErrNoGlobal tells that debug information has no variable of a name outside of functions.
 var ErrNoGlobal = fmt.Errorf("no such variable outside of functions")
 
-// Global is the variable outside of functions that the source means by name in the function at a: one of the same compilation unit first, then of the same file, then of
-// the executable. C++ and Rust have names such as ns::x, of which parts in front may be left out; Go has pkg.x, or x for one of the same package. A static variable of
-// another compilation unit is found if it is the only one of its name. At each hit the value is that which it has then; thread-local ones are those of the thread.
+// Global is the variable outside of functions that the source means by name in the function at a: one of the same compilation unit first, then of the same file, then one
+// of the executable that other files may use. C++ and Rust have names such as ns::x: the namespaces and classes around the function are looked through from the inside, and
+// parts in front may be left out where that leaves one variable alone. Go has pkg.x, or x for one of the same package. A static variable of another compilation unit is
+// found if nothing else has its name. At each hit the value is that which it has then; thread-local ones are those of the thread.
 //
-// The error matches ErrNoGlobal, ErrAmbiguous, ErrNoPlace, or is that of debug information that can't be read.
+// The error matches ErrNoGlobal, ErrAmbiguous, ErrNoPlace, or is that of debug information that can't be read. It is a *HiddenError if the function
+// has the name.
 func (t *Table) Global(a arch.Addr, name string) (Param, error) {
 	m := t.module(a)
 	if m == nil {
 		return Param{}, errNotMapped(a)
 	}
-	mods := []*Module{m}
+	p, err := t.globalOf(m, a, name)
+	if !errors.Is(err, ErrNoGlobal) {
+		return p, err
+	}
 	for _, x := range t.Modules() {
-		if x != m && x.Kind == KindExecutable {
-			mods = append(mods, x)
+		if x == m || x.Kind != KindExecutable {
+			continue
+		}
+		if p, err := t.globalOf(x, a, name); !errors.Is(err, ErrNoGlobal) {
+			return p, err
 		}
 	}
-	var first error
-	for _, x := range mods {
-		p, err := t.globalOf(x, a, name)
-		if err == nil {
-			return p, nil
-		}
-		first = cmp.Or(first, err)
-	}
-	return Param{}, first
+	return p, err
 }
 
-// globalOf is Global in one module.
+// HiddenError tells that a name is that of something in the function, which hides variables outside of it. It matches ErrNoPlace.
+type HiddenError struct{ What string }
+
+// Error implements error.
+func (e *HiddenError) Error() string { return e.What }
+
+// Unwrap makes the error match ErrNoPlace.
+func (e *HiddenError) Unwrap() error { return ErrNoPlace }
+
+// globalOf is Global in one module. The function may be in another one.
 func (t *Table) globalOf(m *Module, a arch.Addr, name string) (p Param, err error) {
 	if m.img == nil {
 		return p, fmt.Errorf("%w: %w", ErrNoGlobal, m.Err)
 	}
 	d, err := m.img.dwarfOf(t)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("%w: %w", ErrNoGlobal, err)
 	}
-	here, _, _ := d.subprogram(m.link(a))
-	found := d.globalsNamed(name, here)
+	q := globalQuery{d: d, name: name, elsewhere: t.module(a) != m}
+	if loc, ok := t.Lookup(a); ok {
+		q.scopes = scopesOf(loc.Symbol.Name)
+	}
+	if !q.elsewhere {
+		var fn dwarf.Offset
+		var ok bool
+		if q.here, fn, ok = d.subprogram(m.link(a)); ok && !strings.Contains(name, "::") && d.declares(fn, name) {
+			return p, &HiddenError{"it is a variable of the function, whose place there is not known"}
+		}
+	}
+	found := q.find()
 	switch {
 	case len(found) == 0:
 		return p, ErrNoGlobal
@@ -61,27 +80,86 @@ func (t *Table) globalOf(m *Module, a arch.Addr, name string) (p Param, err erro
 		return p, ambiguousGlobal(name, found)
 	}
 	g := found[0]
-	p, err = d.global(g)
-	if err != nil {
+	if p, err = d.global(g); err != nil {
 		return p, err
 	}
 	p.table, p.mod, p.lang = t, m, g.unit.lang
 	if p.settle(t, m); p.place.isUnknown && (g.isDeclared || g.external) { // another unit has it, or another module's is used in its place
-		p.place = t.linkedAt(g.linkage)
+		p.place = t.linkedAt(m, g.linkage)
 	}
-	if p.place.isUnknown {
+	switch {
+	case p.place.isUnknown:
 		return p, ErrNoPlace
+	case !g.external && g.unit != q.here && t.isExportedElsewhere(m, g.linkage):
+		return p, fmt.Errorf("%w: %s may be the static variable of another source file, or one of another file of the process", ErrAmbiguous, clean.Quote(name))
 	}
 	return p, nil
 }
 
-// linkedAt is where the dynamic linker has the variable of a linkage name.
-func (t *Table) linkedAt(name string) place {
-	s, err := t.Object(name)
-	if err != nil {
+// declares tells whether something in the function at off has a name: a parameter, a variable of any block, also of inlined calls.
+func (d *dwarfData) declares(off dwarf.Offset, name string) bool {
+	x := d.entriesAt(off)
+	fn := x.next()
+	if fn == nil || !fn.Children {
+		return false
+	}
+	for depth := 1; depth > 0; {
+		e := x.next()
+		switch {
+		case e == nil:
+			return false
+		case e.Tag == 0:
+			depth--
+			continue
+		case e.Tag == dwarf.TagFormalParameter || e.Tag == dwarf.TagVariable:
+			if own, _ := attr(d.origins(e), dwarf.AttrName).(string); strings.TrimPrefix(own, "&") == name { // Go's on the heap
+				return true
+			}
+		}
+		if e.Children {
+			depth++
+		}
+	}
+	return false
+}
+
+// linkedAt is where m finds the variable of a linkage name, as the dynamic linker has told it: by its words for the address, or, if it has none, by its own symbol.
+func (t *Table) linkedAt(m *Module, name string) place {
+	at, words := uint64(0), m.img.bindings().byName[name]
+	for _, slot := range words {
+		v, ok := t.readWord(m.addr(slot))
+		if !ok || v == 0 || at != 0 && v != at {
+			return place{isUnknown: true}
+		}
+		at = v
+	}
+	if len(words) == 0 {
+		found, _ := findLinkage([]*Module{m}, name)
+		for _, x := range found {
+			if x.e.isCode() || at != 0 && at != uint64(x.addr()) {
+				return place{isUnknown: true}
+			}
+			at = uint64(x.addr())
+		}
+	}
+	if at == 0 {
 		return place{isUnknown: true}
 	}
-	return place{isIndirect: true, parts: []part{{size: 8, reg: constantPart, stack: int64(s.Addr)}}}
+	return place{isIndirect: true, parts: []part{{size: 8, reg: constantPart, stack: int64(at)}}}
+}
+
+// isExportedElsewhere tells that another module exports a variable of the name.
+func (t *Table) isExportedElsewhere(m *Module, name string) bool {
+	for _, x := range t.Modules() {
+		if x == m {
+			continue
+		}
+		found, _ := findLinkage([]*Module{x}, name)
+		if slices.ContainsFunc(found, func(f match) bool { return !f.e.isCode() && f.e.isExported }) {
+			return true
+		}
+	}
+	return false
 }
 
 func ambiguousGlobal(name string, found []globalMatch) error {
@@ -126,32 +204,44 @@ func (d *dwarfData) globalIndex() *globals {
 	g := &d.globals
 	g.once.Do(func() {
 		g.seed, g.byName = maphash.MakeSeed(), map[uint64][]globalEntry{}
-		const cost = 96 // bytes, with what the map takes
 		n := 0
 		for _, u := range d.units {
-			spaces := map[dwarf.Offset]string{} // of declarations, which definitions outside of the namespace complete
-			d.eachGlobal(u, func(e *dwarf.Entry, space string) {
-				origins := d.origins(e)
-				name, _ := attr(origins, dwarf.AttrName).(string)
-				if n++; name == "" || n > mostGlobals {
-					return
-				}
-				if last := origins[len(origins)-1].Offset; last != e.Offset {
-					space = spaces[last]
-				} else if space != "" {
-					spaces[e.Offset] = space
-				}
-				_, hasPlace := e.Val(dwarf.AttrLocation).([]byte)
-				hasPlace = hasPlace || e.Val(dwarf.AttrConstValue) != nil
-				key := maphash.String(g.seed, lastName(name))
-				g.byName[key] = append(g.byName[key], globalEntry{e.Offset, u, space, !hasPlace})
-			})
-		}
-		if d.keep(uint64(min(n, mostGlobals))*cost, "the variables of the debug information") != nil {
-			g.byName = nil
+			if n > mostGlobals || d.globalsIn(u, g, &n) != nil {
+				g.byName = nil // a part of them would make others seem to be the only ones
+				return
+			}
 		}
 	})
 	return g
+}
+
+// globalsIn adds those of a unit.
+func (d *dwarfData) globalsIn(u *unit, g *globals, n *int) (err error) {
+	const cost = 96                     // bytes, with what the map takes
+	spaces := map[dwarf.Offset]string{} // of declarations, which definitions outside of the namespace complete
+	d.eachGlobal(u, func(e *dwarf.Entry, space string) {
+		if *n++; err != nil || *n > mostGlobals {
+			return
+		}
+		origins := d.origins(e)
+		name, _ := attr(origins, dwarf.AttrName).(string)
+		if name == "" {
+			return
+		}
+		if last := origins[len(origins)-1].Offset; last != e.Offset {
+			space = spaces[last]
+		} else if space != "" {
+			spaces[e.Offset] = space
+		}
+		if err = d.keep(cost+uint64(len(space)), "the variables of the debug information"); err != nil {
+			return
+		}
+		_, hasPlace := e.Val(dwarf.AttrLocation).([]byte)
+		hasPlace = hasPlace || e.Val(dwarf.AttrConstValue) != nil
+		key := maphash.String(g.seed, lastName(name))
+		g.byName[key] = append(g.byName[key], globalEntry{e.Offset, u, space, !hasPlace})
+	})
+	return err
 }
 
 // eachGlobal calls f for the entries of variables outside of functions in u, with the namespaces around them.
@@ -213,44 +303,6 @@ func lastName(name string) string {
 		name = name[i+2:]
 	}
 	return name[strings.LastIndexByte(name, '.')+1:]
-}
-
-// globalsNamed lists what name may mean in the unit here, which may be nil: the one that the source means, if that can be told.
-func (d *dwarfData) globalsNamed(name string, here *unit) []globalMatch {
-	index := d.globalIndex()
-	var own, plain, others []globalMatch
-	var declared []globalMatch
-	for _, x := range index.byName[maphash.String(index.seed, lastName(name))] {
-		e := d.entryAt(x.off)
-		if e == nil {
-			continue
-		}
-		g := globalMatch{globalEntry: x}
-		origins := d.origins(e)
-		g.name, g.linkage = globalName(origins, x.space)
-		g.external, _ = attr(origins, dwarf.AttrExternal).(bool)
-		switch {
-		case !means(name, g.name):
-		case x.isDeclared && x.unit == here:
-			declared = append(declared, g)
-		case x.isDeclared:
-		case x.unit == here:
-			own = append(own, g)
-		case g.name == name && g.external:
-			plain = append(plain, g)
-		default:
-			others = append(others, g)
-		}
-	}
-	for _, found := range [][]globalMatch{own, plain, others, declared} {
-		if exact := slices.DeleteFunc(slices.Clone(found), func(g globalMatch) bool { return g.name != name }); len(exact) > 0 {
-			found = exact
-		}
-		if found = d.distinct(found); len(found) > 0 {
-			return found
-		}
-	}
-	return nil
 }
 
 // globalName is the full name of a variable, by its entry and those that this refers to and the namespaces around it, and the name that linkers know.

@@ -109,7 +109,7 @@ func (img *image) readBindings() (r *bindings, size uint64) {
 				r.irelative[addend] = append(r.irelative[addend], off)
 			}
 		case host.RelocSlot, host.RelocGlobal, host.RelocWord:
-			if name := names(sym); name != "" && room(name) {
+			if name := names(sym); name != "" && addend == 0 && room(name) {
 				r.byName[name] = append(r.byName[name], off)
 			}
 		}

@@ -9,6 +9,7 @@ package symbols
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -220,4 +221,24 @@ func (t *Table) closeFiles() {
 }
 
 // module returns the module whose code contains a, or nil.
+// Reading is what files a process had mapped, and where, when Table read that last.
+type Reading struct{ s *snapshot }
+
+// Reading returns the last one.
+func (t *Table) Reading() Reading { return Reading{t.snap.Load()} }
+
+// Stands tells that all files of a reading are still mapped where they were.
+func (t *Table) Stands(r Reading) bool {
+	now := t.snap.Load()
+	if now == r.s || r.s == nil {
+		return true
+	}
+	for _, m := range r.s.modules {
+		if !slices.ContainsFunc(now.modules, m.Same) {
+			return false
+		}
+	}
+	return true
+}
+
 func (t *Table) module(a arch.Addr) *Module { return t.snap.Load().module(a) }

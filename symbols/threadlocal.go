@@ -12,10 +12,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// A thread has its own copy of thread-local variables: each module has a block of them (Drepper, ELF Handling For Thread-Local Storage). The executable's block lies
-// at a fixed distance in front of the thread pointer (variant II). The blocks of libraries are found by the thread's table of blocks, the dtv, whose address is the
-// second word behind the thread pointer with glibc. A thread makes the block of a library that was loaded later when it first uses it; until then the table has no
-// entry, or one that leads nowhere, and the variable is unknown.
+// A thread has its own copy of thread-local variables: each module has a block of them (Drepper, ELF Handling For Thread-Local Storage). The blocks of the executable, and of
+// libraries that were loaded with it or need it so, lie at fixed distances in front of the thread pointer (variant II). Those of other libraries are made when a thread
+// first uses them, and found by tables whose entries may be of a library that is gone: their variables are unknown.
 
 // threadPart is the reg of the one part of a place in a module's block, until Table.Variables knows where the block is.
 const threadPart = "thread"
@@ -36,19 +35,11 @@ func (t *Table) inThread(m *Module, off int64) (place, bool) {
 		align := max(tls.Align, 1)
 		return behindThread(off - int64(tls.Memsz+(-tls.Vaddr-tls.Memsz)&(align-1))), true
 	}
-	id, made, ok := t.block(m)
-	if !ok || t.replacesThreadLocal(m, off) {
+	distance, ok := t.blockDistance(m)
+	if !ok || off < 0 || t.replacesThreadLocal(m, off) {
 		return place{}, false
 	}
-	const (
-		table   = 8  // tcbhead_t.dtv
-		entry   = 16 // dtv_t
-		counted = -entry
-	)
-	p := behindThread(table, int64(id)*entry, off)
-	count, age := behindThread(table, counted), behindThread(table, 0)
-	p.limits = []limit{{&count, int64(id) - 1}, {&age, int64(made) - 1}} // entries are counted from 1
-	return p, true
+	return behindThread(off - distance), true
 }
 
 // behindThread is the place that is so many bytes behind the thread pointer, or where addresses lead to from there.
@@ -56,43 +47,17 @@ func behindThread(off int64, more ...int64) place {
 	return place{isIndirect: true, behind: off, more: more, parts: []part{{size: 8, reg: host.Roles.TP}}}
 }
 
-// block is the number of m's block in the tables of threads, and in which generation of these it was given, as glibc's dynamic linker keeps them: a table of an older
-// generation may have the block of another library, that is gone. Where the fields are, glibc tells debuggers (nptl_db/structs.def).
-func (t *Table) block(m *Module) (id, generation uint64, ok bool) {
-	inLink, ok1 := t.threadField("link_map_l_tls_modid")
-	inGlobals, ok2 := t.threadField("rtld_global__dl_tls_dtv_slotinfo_list")
-	globals, err := t.Object("_rtld_global")
-	link, ok3 := t.linkMap(m)
-	if !ok1 || !ok2 || !ok3 || err != nil {
-		return 0, 0, false
+// blockDistance is how far in front of the thread pointer m's block begins, if it is the same in all threads, as glibc's dynamic linker keeps it. Where that is, glibc
+// tells debuggers (nptl_db/structs.def).
+func (t *Table) blockDistance(m *Module) (n int64, ok bool) {
+	field, ok1 := t.threadField("link_map_l_tls_offset")
+	link, ok2 := t.linkMap(m)
+	if !ok1 || !ok2 {
+		return 0, false
 	}
-	id, ok = t.readWord(link.Add(inLink))
-	list, ok1 := t.readWord(globals.Addr.Add(inGlobals))
-	if !ok || !ok1 || id == 0 {
-		return 0, 0, false
-	}
-	const (
-		next, slots, slot, mapOf = 8, 16, 16, 8 // struct dtv_slotinfo_list, dtv_slotinfo
-		mostLists                = 1 << 10
-	)
-	first := uint64(0)
-	for range mostLists {
-		n, ok := t.readWord(arch.Addr(list))
-		if !ok || n == 0 {
-			break
-		}
-		if id-first < n {
-			at := arch.Addr(list + slots + (id-first)*slot)
-			generation, ok1 = t.readWord(at)
-			of, ok2 := t.readWord(at + mapOf)
-			return id, generation, ok1 && ok2 && of == uint64(link) && id < 1<<20 && generation < 1<<62
-		}
-		first += n
-		if list, ok = t.readWord(arch.Addr(list + next)); !ok {
-			break
-		}
-	}
-	return 0, 0, false
+	v, ok := t.readWord(link.Add(field))
+	const most = 1 << 30
+	return int64(v), ok && v > 0 && v < most // NO_TLS_OFFSET is 0, FORCED_DYNAMIC_TLS_OFFSET -1
 }
 
 // threadField is where a field of glibc's lies that debuggers may know.
@@ -183,7 +148,7 @@ func (t *Table) replacesThreadLocal(m *Module, off int64) bool {
 			continue
 		}
 		for _, x := range t.Modules() {
-			if x == m || x.img == nil || x.Same(m) {
+			if x == m || x.img == nil || x.id == m.id { // the same file is in another namespace (dlmopen)
 				continue
 			}
 			if _, also := x.img.threadLocals().exported[name]; also {

@@ -205,6 +205,10 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 // recorded is the RecordHandler of a point.
 func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	k, c := pt.notice(), pt.plan.capture
+	if k.fetch != pt.fetch { // the record is of variables that lie elsewhere now
+		pt.unread.Add(1)
+		return
+	}
 	s := c.decode(rec.Payload)
 	if s == nil {
 		pt.short.Add(1)
@@ -292,7 +296,7 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 
 // notice comes with every hit. A probe may be where it was not when it was registered.
 func (pt *point) notice() *known {
-	if k := pt.known.Load(); k != nil && k.addr == pt.kp.Addr {
+	if k := pt.known.Load(); k != nil && k.addr == pt.kp.Addr && k.isSettled(k.addr) {
 		return k
 	}
 	s := pt.probe.session

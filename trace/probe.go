@@ -66,7 +66,8 @@ type known struct {
 	symbol, module string
 	params, locals []symbols.Param
 	results        []symbols.Param
-	typed          bool // results is what the function returns
+	typed          bool            // results is what the function returns
+	reading        symbols.Reading // of the files when fetch was made
 }
 
 func newProbe(s *Session, w wanted) *Probe {
@@ -131,7 +132,14 @@ func (p *Probe) remove() error {
 // describe looks up, once for each address that pt has, what every hit there repeats. The
 // error says why there are no parameters, or no results.
 func (pt *point) describe() error {
-	k := &known{table: pt.probe.session.kprobes.Symbols(), addr: pt.kp.Addr, fetch: pt.fetch}
+	table := pt.probe.session.kprobes.Symbols()
+	k := &known{table: table, addr: pt.kp.Addr, fetch: pt.fetch, reading: table.Reading()}
+	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && !old.isSettled(k.addr) {
+		k.fetch = nil
+		if v, err := pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
+			k.fetch = v
+		}
+	}
 	err := pt.lookUp(k)
 	pt.known.Store(k)
 	return err
@@ -139,7 +147,7 @@ func (pt *point) describe() error {
 
 // name is describe without debug information. If that is wanted, the first hit looks it up.
 func (pt *point) name() {
-	k := &known{table: pt.probe.session.kprobes.Symbols(), fetch: pt.fetch}
+	k := &known{table: pt.probe.session.kprobes.Symbols(), fetch: pt.fetch, reading: pt.probe.session.kprobes.Symbols().Reading()}
 	if !pt.Waits {
 		k.addr = pt.kp.Addr
 		k.name()
@@ -151,6 +159,11 @@ func (k *known) name() {
 	if loc, ok := k.table.Lookup(k.addr); ok {
 		k.symbol, k.module = loc.String(), loc.Symbol.ModuleName()
 	}
+}
+
+// isSettled tells that fetch is still what the wanted values need: variables outside of functions lie where they did.
+func (k *known) isSettled(at arch.Addr) bool {
+	return k.fetch == nil || !k.fetch.Outside || k.addr == at && k.table.Stands(k.reading)
 }
 
 // lookUp fills in what the symbols tell of an address.

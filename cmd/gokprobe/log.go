@@ -104,7 +104,7 @@ func cutCommand(args []string, isCommand bool) (texts, command []string) {
 	if i := slices.Index(args, "--"); i >= 0 {
 		return args[:i], args[i+1:]
 	}
-	if isCommand && len(args) > 0 {
+	if isCommand && len(args) > 0 && !strings.Contains(args[0], `"`) {
 		return nil, args
 	}
 	return args, nil

@@ -183,6 +183,9 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 	if n >= 0 {
 		expr, typeName, typeColumn = s[:n], s[n+1:], column+n+1
 	}
+	if path, ok := ParsePath(expr); n >= 0 && ok && p.s.AsInSource && len(path.Steps) > 0 && path.Steps[len(path.Steps)-1].How == Range {
+		return a, caret.At("RANGE_TYPE", typeColumn)
+	}
 	t, f := p.typeOf(expr, typeName, n >= 0)
 	if f != nil {
 		f.Column += typeColumn

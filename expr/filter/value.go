@@ -40,7 +40,9 @@ func parseUnits(text string, signed bool) (uint64, bool) {
 	end := strings.LastIndexAny(text, "0123456789") + 1
 	unit, ok := units[text[end:]]
 	number, isNumber := new(big.Rat).SetString(text[:end])
-	if !ok || !isNumber || strings.Trim(text[:end], "-.0123456789") != "" {
+	digits := strings.TrimPrefix(text[:end], "-")
+	isOctal := len(digits) > 1 && digits[0] == '0' && isDigit(digits[1])
+	if !ok || !isNumber || isOctal || strings.Trim(digits, ".0123456789") != "" {
 		return 0, false
 	}
 	number.Mul(number, new(big.Rat).SetInt64(unit))

@@ -140,8 +140,12 @@ func (p *prototype) named(name string, path []arg.Member) (param symbols.Param, 
 	}
 	param, err = p.elsewhere(name)
 	if err != nil && len(path) > 0 && path[0].Name != "" && !path[0].Arrow {
-		if x, err := p.elsewhere(name + "." + path[0].Name); err == nil {
+		x, inPackage := p.elsewhere(name + "." + path[0].Name)
+		switch {
+		case inPackage == nil:
 			return x, 1, nil
+		case errors.Is(err, symbols.ErrNoGlobal):
+			err = inPackage
 		}
 	}
 	switch {

@@ -74,6 +74,8 @@ type Values struct {
 	Filter *filter.Filter // nil if every hit is wanted
 	// Wholes are values of Wish.Args that are read and printed as the source's language has them, at the hit.
 	Wholes []symbols.Param
+	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
+	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
 }
@@ -164,6 +166,7 @@ var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
 func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype arg.Function
 	var unknown error // why nothing is known of the function
+	isOutside := false
 	inside := w.Inside && at.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined
 	scope := arg.Scope{
 		Inside:  inside,
@@ -187,7 +190,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		},
 	}
 	if !at.Waits && !w.Syscall {
-		scope.Elsewhere = outside(table, at.Addr)
+		scope.Elsewhere = outside(table, at.Addr, &isOutside)
 	}
 	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return Function(table, name) })
 	if err != nil {
@@ -200,6 +203,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		}
 		return nil, err
 	}
+	v.Outside = isOutside
 	abi := host.Kernel
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
