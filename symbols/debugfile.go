@@ -34,6 +34,7 @@ func (img *image) findDebug(t *Table) *targetfs.File {
 		for _, p := range img.debugPaths(t.files.Inside(img.path), t.debugDirs) {
 			img.searched = append(img.searched, p.path)
 			if img.openDebug(t.files, p) {
+				img.debugName = p.path
 				return
 			}
 		}
