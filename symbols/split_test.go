@@ -3,13 +3,13 @@ package symbols
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // splitBuild is how a program is built whose debug information is split.
@@ -23,75 +23,86 @@ func (b splitBuild) String() string {
 	return strings.Join(append([]string{b.compiler, b.pack}, b.flags...), " ")
 }
 
-// splitSources are programs in one: main, and functions of other files.
-var splitSources = []string{"inlined.c", "computed.c", "params.c", "params.cc", "clones.cc", "inlinedaway.cc", "members.cc"}
+// splitSources make one program: the main of the first one is its.
+var splitSources = []string{"inlined.c", "computed.c", "params.cc", "clones.cc", "inlinedaway.cc", "members.cc"}
 
-// buildSplit compiles each source by itself, with and without -gsplit-dwarf, and links it: pairs of programs.
-func (b splitBuild) build(t *testing.T, dir string, sources ...string) (whole, split []string) {
+// build compiles each source by itself, with and without -gsplit-dwarf, and links them.
+func (b splitBuild) build(t *testing.T, dir string) (whole, split string) {
 	t.Helper()
-	for i, src := range sources {
-		compiler := b.compiler
-		if filepath.Ext(src) == ".cc" {
-			compiler = map[string]string{"gcc": "g++", "clang": "clang++"}[compiler]
+	for _, kind := range []string{"whole", "split"} {
+		var objects, dwos []string
+		prog := filepath.Join(dir, kind)
+		for i, src := range splitSources {
+			object := fmt.Sprintf("%s-%d.o", prog, i)
+			b.compile(t, i, src, object, kind == "split")
+			objects, dwos = append(objects, object), append(dwos, strings.TrimSuffix(object, ".o")+".dwo")
 		}
-		src, err := filepath.Abs(filepath.Join("testdata", src))
-		must(t, err)
-		for _, kind := range []string{"whole", "split"} {
-			object, prog := filepath.Join(dir, fmt.Sprintf("%d%s.o", i, kind)), filepath.Join(dir, fmt.Sprintf("%d%s", i, kind))
-			flags := append(b.flags[:len(b.flags):len(b.flags)], "-w", "-c", src, "-o", object)
-			if kind == "split" {
-				flags = append(flags, "-gsplit-dwarf")
-			}
-			run(t, compiler, flags...)
-			run(t, compiler, object, "-o", prog)
-			if kind == "whole" {
-				whole = append(whole, prog)
-				continue
-			}
-			if b.pack != "" {
-				dwo := strings.TrimSuffix(object, ".o") + ".dwo"
-				run(t, b.pack, dwo, "-o", prog+".dwp")
+		run(t, b.cxx(), append(objects, "-Wl,-z,muldefs", "-o", prog)...)
+		if kind == "split" && b.pack != "" {
+			run(t, b.pack, append(dwos, "-o", prog+".dwp")...)
+			for _, dwo := range dwos {
 				must(t, os.Remove(dwo))
 			}
-			split = append(split, prog)
 		}
 	}
-	return whole, split
+	return filepath.Join(dir, "whole"), filepath.Join(dir, "split")
 }
 
-func splitBuilds() (all []splitBuild) {
-	for _, compiler := range []string{"gcc", "clang"} {
-		for _, flags := range [][]string{{"-gdwarf-5", "-O2"}, {"-gdwarf-4", "-O2"}, {"-gdwarf-5", "-O0"}, {"-gdwarf-4", "-O0"}} {
-			all = append(all, splitBuild{compiler: compiler, flags: flags})
-		}
-		for _, version := range []string{"-gdwarf-5", "-gdwarf-4"} {
-			all = append(all, splitBuild{compiler, []string{version, "-O2", "-fdebug-types-section"}, ""})
-		}
+// compile makes an object of the source with number i.
+func (b splitBuild) compile(t *testing.T, i int, src, object string, isSplit bool) {
+	t.Helper()
+	src, err := filepath.Abs(filepath.Join("testdata", src))
+	must(t, err)
+	flags := append(b.flags[:len(b.flags):len(b.flags)], "-w", "-c", src, "-o", object)
+	compiler := b.compiler
+	if filepath.Ext(src) == ".cc" {
+		compiler = b.cxx()
+		flags = append(flags, "-std=c++17")
 	}
-	return all
+	if i > 0 {
+		flags = append(flags, fmt.Sprintf("-Dmain=main%d", i))
+	}
+	if isSplit {
+		flags = append(flags, "-gsplit-dwarf")
+	}
+	run(t, compiler, flags...)
+}
+
+func (b splitBuild) cxx() string {
+	return map[string]string{"gcc": "g++", "clang": "clang++"}[b.compiler]
 }
 
 // TestSplitDebugInformationSaysTheSame as that of the same program which was built without -gsplit-dwarf.
 func TestSplitDebugInformationSaysTheSame(t *testing.T) {
-	for _, b := range splitBuilds() {
+	builds := []splitBuild{
+		{"gcc", []string{"-gdwarf-5", "-O2", "-fdebug-types-section"}, ""},
+		{"gcc", []string{"-gdwarf-4", "-O2", "-fdebug-types-section"}, "dwp"},
+		{"clang", []string{"-gdwarf-5", "-O2"}, ""},
+		{"clang", []string{"-gdwarf-4", "-O2", "-fdebug-types-section"}, ""},
+		{"gcc", []string{"-gdwarf-4", "-O0"}, "dwp"},
+		{"gcc", []string{"-gdwarf-4", "-O2", "-gz"}, ""},
+		{"gcc", []string{"-gdwarf-4", "-O2"}, "llvm-dwp"},
+		{"gcc", []string{"-gdwarf-5", "-O0"}, ""},
+		{"clang", []string{"-gdwarf-5", "-O2", "-fdebug-types-section"}, "llvm-dwp"},
+		{"clang", []string{"-gdwarf-5", "-O0", "-fsplit-dwarf-inlining"}, "llvm-dwp"},
+		{"clang", []string{"-gdwarf-4", "-O2", "-fdebug-types-section"}, "llvm-dwp"},
+		{"clang", []string{"-gdwarf-4", "-O0"}, "dwp"},
+		{"clang", []string{"-gdwarf-5", "-O2", "-fsplit-dwarf-inlining"}, ""},
+	}
+	for _, b := range builds[:testsize.Rounds(1, 4, len(builds))] {
 		t.Run(b.String(), func(t *testing.T) {
-			if _, err := exec.LookPath(b.pack); b.pack != "" && err != nil {
-				t.Skip(err)
+			whole, split := b.build(t, t.TempDir())
+			want, got := tableAnswers(t, whole), tableAnswers(t, split)
+			if len(want) < 1000 {
+				t.Errorf("only %d answers", len(want))
 			}
-			whole, split := b.build(t, t.TempDir(), splitSources...)
-			for i := range whole {
-				want, got := tableAnswers(t, whole[i]), tableAnswers(t, split[i])
-				if len(want) < 50 {
-					t.Errorf("%s: only %d answers", splitSources[i], len(want))
-				}
-				differences(t, splitSources[i], want, got)
-			}
+			differences(t, b, want, got)
 		})
 	}
 }
 
 // differences reports where answers are not the same.
-func differences(t *testing.T, what string, want, got []string) {
+func differences(t *testing.T, b splitBuild, want, got []string) {
 	t.Helper()
 	shown := 0
 	for i := range max(len(want), len(got)) {
@@ -102,16 +113,34 @@ func differences(t *testing.T, what string, want, got []string) {
 		if i < len(got) {
 			g = got[i]
 		}
-		if w != g {
+		if w != g && !(b.isCut() && isLess(g, w)) {
 			if shown++; shown < 4 {
-				t.Errorf("%s: split:\n%s\nwhole:\n%s", what, g, w)
+				t.Errorf("split:\n%s\nwhole:\n%s", g, w)
 			}
 		}
 	}
 	if shown > 0 {
-		t.Errorf("%s: %d of %d answers differ", what, shown, len(want))
+		t.Errorf("%d of %d answers differ", shown, len(want))
 	}
 }
+
+// isCut tells of GCC with split DWARF 4 that it writes places of values for fewer instructions than without.
+func (b splitBuild) isCut() bool {
+	return b.compiler == "gcc" && slices.Contains(b.flags, "-gdwarf-4") && slices.Contains(b.flags, "-O2")
+}
+
+// isLess tells that two answers differ only in what got does not know.
+func isLess(got, want string) bool {
+	g, w := strings.Split(got, "; "), strings.Split(want, "; ")
+	for i := range min(len(g), len(w)) {
+		if known, unknown := strings.CutSuffix(g[i], unknownPlace); g[i] != w[i] && !(unknown && strings.HasPrefix(w[i], known)) {
+			return false
+		}
+	}
+	return len(g) == len(w)
+}
+
+const unknownPlace = " is unknown"
 
 // tableAnswers are what a table says of a program's own functions, at every byte.
 func tableAnswers(t *testing.T, prog string) (out []string) {
@@ -126,13 +155,13 @@ func tableAnswers(t *testing.T, prog string) (out []string) {
 		}
 		n, known := tab.Inlined(s.Addr)
 		results, err := tab.Results(s.Addr)
-		say("%s: inlined %d %t, results %s %v", s.Name, n, known, described(results), err != nil)
+		say("%s: inlined %d %t, results; %s; %v", s.Name, n, known, described(results), err != nil)
 		params, err := tab.Params(s.Addr)
-		say("%s: parameters %s %v", s.Name, described(params), err != nil)
+		say("%s: parameters; %s; %v", s.Name, described(params), err != nil)
 		for a := s.Addr; a < s.Addr.Add(int64(s.Size)); a++ {
 			file, line, ok := tab.Line(a)
 			v, err := tab.Variables(a)
-			say("%s+%d: %s:%d %t %s; %s %v", s.Name, a-s.Addr, filepath.Base(file), line, ok, described(v.Params), described(v.Locals), err != nil)
+			say("%s+%d: %s:%d %t; %s; and; %s; %v", s.Name, a-s.Addr, filepath.Base(file), line, ok, described(v.Params), described(v.Locals), err != nil)
 			lines[fmt.Sprintf("%s:%d", filepath.Base(file), line)] = true
 		}
 	}
@@ -173,7 +202,12 @@ func described(list []Param) string {
 	var out []string
 	for _, p := range list {
 		l := p.place
-		text := fmt.Sprintf("%s %s = %t %d %v %v", p.Name, describedType(p.typ, 0), l.isIndirect, l.behind, l.more, l.isUnknown)
+		text := fmt.Sprintf("%s %s", p.Name, describedType(p.typ, 0))
+		if l.isUnknown {
+			out = append(out, text+unknownPlace)
+			continue
+		}
+		text += fmt.Sprintf(" = %t %d %v", l.isIndirect, l.behind, l.more)
 		for _, x := range l.parts {
 			made := x.made
 			x.made = nil
@@ -184,7 +218,7 @@ func described(list []Param) string {
 		}
 		out = append(out, text)
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(out, "; ")
 }
 
 func describedType(t *dtype, depth int) string {
