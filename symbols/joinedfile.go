@@ -13,10 +13,10 @@ import (
 type joinedFile struct {
 	j      *joiner
 	s      sections
-	at     map[string]uint64 // where its sections begin behind the other's
-	units  contributions // of units, by where they begin
-	types  contributions // of types' units
-	old    bool          // it is of DWARF 4
+	at     map[string]uint64    // where its sections begin behind the other's
+	units  contributions        // of units, by where they begin
+	types  contributions        // of types' units
+	old    bool                 // it is of DWARF 4
 	wanted map[uint64]*skeleton // by ID; nil where all units are wanted
 	isUsed bool
 	acct   *budget.Account
