@@ -280,7 +280,7 @@ func TestWithoutItsFileASplitUnitHasLines(t *testing.T) {
 			if err != nil || len(locs) != 1 {
 				t.Errorf("%s: %v, %v", what, locs, err)
 			}
-			_, _ = tab.Resolve(t.Context(), "inlined.c:10")
+			_, _ = tab.Resolve(t.Context(), "inlined.c:13")
 			refused := tab.Modules()[0].Refused()
 			if len(refused) != 1 || !strings.Contains(refused[0].Error(), what) || !strings.Contains(refused[0].Error(), "1 of 1 units is missing, the first in "+dwo) {
 				t.Errorf("%s %s: told: %v", version, what, refused)
