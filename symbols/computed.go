@@ -89,7 +89,7 @@ func (c callee) step(x *lineCursor, op uint64) (s step, known bool) {
 		return step{op: opConst8u, n: uint64(pushed(x, op))}, true
 	case op == opAddr:
 		return step{op: opStatic, n: x.uint(8)}, true
-	case op == opAddrx:
+	case op == opAddrx, op == opGNUAddrx:
 		return step{op: opStatic, n: c.addressOf(x.uleb())}, c.address != nil
 	case op == opEntryValue || op == opGNUEntry:
 		return c.entryStep(x)

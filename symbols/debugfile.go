@@ -33,9 +33,14 @@ func (img *image) findDebug(t *Table) *targetfs.File {
 	img.debugOnce.Do(func() {
 		for _, p := range img.debugPaths(t.files.Inside(img.path), t.debugDirs) {
 			img.searched = append(img.searched, p.path)
-			if img.openDebug(t.files, p) {
+			if img.openDebug(t.files.Open, p) {
+				img.debugName = p.path
 				return
 			}
+		}
+		if p := t.fetched.Path(img.buildID); p != "" { // a file of ours, not of the target's
+			img.searched = append(img.searched, p)
+			img.openDebug(targetfs.Named, debugPath{path: p})
 		}
 	})
 	return img.debugFile
@@ -83,8 +88,8 @@ func (img *image) debugPaths(self string, dirs []string) []debugPath {
 }
 
 // openDebug opens a file if it is img's debug file.
-func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
-	f, err := files.Open(want.path)
+func (img *image) openDebug(open func(string) (*targetfs.File, error), want debugPath) bool {
+	f, err := open(want.path)
 	if err != nil {
 		return false
 	}

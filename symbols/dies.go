@@ -66,6 +66,7 @@ func (x *dies) next() *dwarf.Entry {
 	if x.err != nil {
 		return nil
 	}
+	x.d.lead(e)
 	return e
 }
 
@@ -126,18 +127,4 @@ func (x *dies) children(e *dwarf.Entry, f func(*dwarf.Entry)) {
 		f(c)
 		x.skip(c)
 	}
-}
-
-var errRanges = errors.New("implausible ranges")
-
-// ranges is the code of e. Each range that it reads counts as an entry.
-func (x *dies) ranges(e *dwarf.Entry) ([][2]uint64, error) {
-	n, ok := x.d.rangeCount(e)
-	if !ok {
-		return nil, errRanges
-	}
-	if x.spend(n); x.err != nil {
-		return nil, x.err
-	}
-	return x.d.data.Ranges(e)
 }

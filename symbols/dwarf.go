@@ -3,6 +3,7 @@ package symbols
 import (
 	"debug/dwarf"
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -22,6 +23,11 @@ type dwarfData struct {
 	refused refusals
 	headers []unitHeader
 	read    atomic.Int64 // see dies
+
+	replaced   map[dwarf.Offset]bool   // the skeleton units whose split units are here
+	signatures map[uint64]dwarf.Offset // types, by what other units call them
+	supplement *reach                  // the file's supplementary file (DWARF 5 §7.3.6; dwz)
+	isJoined   bool                    // it depends on other files than its own
 
 	info                                        []byte
 	lineSection, lineStr, str, ranges, rnglists []byte
@@ -47,6 +53,7 @@ type dwarfData struct {
 type unit struct {
 	off   dwarf.Offset // of its first entry
 	entry *dwarf.Entry
+	code  *dwarf.Entry // the entry that tells where its code is: of a split unit, that of the skeleton unit
 	lang  language
 	// hasGoRegisters says that Go passes arguments in registers (1.17 and later).
 	hasGoRegisters bool
@@ -69,8 +76,9 @@ func (d *dwarfData) size() uint64 { return d.kept.Held() }
 
 func (d *dwarfData) drop() { d.kept.Close() }
 
-// newDWARF reads the DWARF of f, which must have some. It checks the sections before it hands them to debug/dwarf.
-func newDWARF(f *object) (_ *dwarfData, err error) {
+// newDWARF reads the DWARF of f, which must have some, and what of it lies in other files, where near looks for them; it may be nil. It checks the
+// sections before it hands them to debug/dwarf.
+func newDWARF(f *object, near *vicinity) (_ *dwarfData, err error) {
 	d := &dwarfData{kept: budget.Process().Open(), types: map[dwarf.Offset]*dtype{}}
 	defer func() {
 		if p := recover(); p != nil { // of debug/dwarf, on damaged input
@@ -81,45 +89,76 @@ func newDWARF(f *object) (_ *dwarfData, err error) {
 			err = f.refuse(err)
 		}
 	}()
-	info, err := f.debugSection("info", d.kept)
+	own, err := readSections(f, "", d.kept)
 	if err != nil {
 		return nil, err
 	}
-	get := func(name string) []byte {
-		b, _ := f.debugSection(name, d.kept)
-		return b
-	}
-	abbrev, str, lineStr := get("abbrev"), get("str"), get("line_str")
-	if err := d.check(info, abbrev, str, lineStr); err != nil {
+	if err := d.check(own["info"], own["abbrev"], own["str"], own["line_str"]); err != nil {
 		return nil, err
 	}
-	d.lineSection, d.ranges, d.rnglists, d.str, d.lineStr = get("line"), get("ranges"), get("rnglists"), str, lineStr
-	d.info = info
-	d.loc, d.loclists, d.addrs = get("loc"), get("loclists"), get("addr")
-	d.headers = unitHeaders(info)
-	if d.data, err = dwarf.New(abbrev, nil, nil, info, d.lineSection, nil, d.ranges, str); err != nil {
+	if err := d.load(own, nil); err != nil {
 		return nil, err
 	}
-	for name, b := range map[string][]byte{"addr": d.addrs, "line_str": lineStr, "str_offsets": get("str_offsets"), "rnglists": d.rnglists} {
-		if len(b) > 0 {
+	if near == nil {
+		return d, nil
+	}
+	return d.withOthers(f, own, near)
+}
+
+// sections are the contents of sections of debug information, by name without .debug_.
+type sections map[string][]byte
+
+var sectionNames = []string{"info", "types", "abbrev", "str", "line_str", "str_offsets", "line", "ranges", "rnglists", "loc", "loclists", "addr"}
+
+// readSections reads those of f whose names end in suffix. An error is of the entries, without which the others say nothing.
+func readSections(f *object, suffix string, acct *budget.Account) (sections, error) {
+	s := sections{}
+	for _, name := range sectionNames {
+		b, err := f.debugSection(name+suffix, acct)
+		if err != nil && name == "info" {
+			return nil, err
+		}
+		s[name] = b
+	}
+	return s, nil
+}
+
+// load takes sections into use, in which units of other files may be joined with the file's.
+func (d *dwarfData) load(s sections, joined []*joinedUnit) (err error) {
+	if len(s["info"]) > math.MaxUint32 { // what an offset of debug/dwarf holds
+		return fmt.Errorf("%w: the debug information has %d bytes", errTooMuch, len(s["info"]))
+	}
+	d.info, d.lineSection, d.str, d.lineStr = s["info"], s["line"], s["str"], s["line_str"]
+	d.ranges, d.rnglists, d.loc, d.loclists, d.addrs = s["ranges"], s["rnglists"], s["loc"], s["loclists"], s["addr"]
+	d.headers = unitHeaders(d.info)
+	d.haveJoined(joined)
+	if d.data, err = dwarf.New(s["abbrev"], nil, nil, d.info, d.lineSection, nil, d.ranges, d.str); err != nil {
+		return err
+	}
+	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
+		if b := s[name]; len(b) > 0 {
 			if err := d.data.AddSection(".debug_"+name, b); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	if d.units, err = d.readUnits(); err != nil { // without some, functions would seem not to be there
-		return nil, err
+	d.units, err = d.readUnits() // without some, functions would seem not to be there
+	return err
+}
+
+// header is that of the unit that contains the entry at off.
+func (d *dwarfData) header(off dwarf.Offset) (h unitHeader, ok bool) {
+	i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].end > uint64(off) })
+	if i == len(d.headers) {
+		return h, false
 	}
-	return d, nil
+	return d.headers[i], true
 }
 
 // version is the DWARF version of the unit that contains the entry at off.
 func (d *dwarfData) version(off dwarf.Offset) uint16 {
-	i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].end > uint64(off) })
-	if i == len(d.headers) {
-		return 0
-	}
-	return d.headers[i].version
+	h, _ := d.header(off)
+	return h.version
 }
 
 // keep asks the memory budget for n bytes that are kept with d. A refusal is noted.
@@ -128,19 +167,24 @@ func (d *dwarfData) keep(n uint64, what string) error { return d.refused.note(d.
 func (d *dwarfData) readUnits() (out []*unit, err error) {
 	for _, h := range d.headers {
 		e := d.entryAt(h.first)
-		if e == nil || e.Tag != dwarf.TagCompileUnit {
+		if e == nil || e.Tag != dwarf.TagCompileUnit && e.Tag != dwarf.TagSkeletonUnit || d.isReplaced(e) {
 			continue
 		}
 		if err := d.kept.Take(uint64(textOf(e)), "the units of the debug information"); err != nil {
 			return nil, err
 		}
-		out = append(out, newUnit(h.first, e))
+		u := newUnit(h.first, e)
+		if h.joined != nil {
+			u.code = h.joined.skeleton.entry
+			u.entry = united(e, u.code)
+		}
+		out = append(out, u)
 	}
 	return out, nil
 }
 
 func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
-	u := &unit{off: off, entry: e}
+	u := &unit{off: off, entry: e, code: e}
 	const dwLangGo, dwLangRust = 0x16, 0x1c // DWARF 5 §7.12
 	switch lang, _ := e.Val(dwarf.AttrLanguage).(int64); lang {
 	case dwLangGo:
@@ -172,7 +216,7 @@ func (d *dwarfData) unitAt(v uint64) *unit {
 	d.rangeOnce.Do(func() {
 		x := &dies{d: d, left: mostEntries, most: mostEntries}
 		for _, u := range d.units {
-			ranges, err := x.ranges(u.entry)
+			ranges, err := x.ranges(u.code)
 			if err != nil {
 				continue
 			}

@@ -5,7 +5,6 @@ import (
 	"debug/dwarf"
 	"encoding/binary"
 	"fmt"
-	"math"
 )
 
 // Limits far above the counts and sizes in the debug information of real programs. debug/dwarf reads a whole entry, table or
@@ -94,12 +93,26 @@ func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 
 // unitHeader is the header of a unit and the place of its first entry.
 type unitHeader struct {
+	start   uint64
 	first   dwarf.Offset // its first entry
 	end     uint64
 	version uint16
+	kind    uint8  // DW_UT_*, 0 before DWARF 5
 	isWide  bool   // 64-bit DWARF
 	abbrev  uint64 // where its abbreviations are
+	id      uint64 // that joins a skeleton unit and its split unit, or a type's signature
+	typ     uint64 // of a type unit, where the type's entry is in it
+
+	joined *joinedUnit // nil for a unit of the file itself
 }
+
+// Kinds of units (DWARF 5 §7.5.1).
+const (
+	unitType      = 2
+	unitSkeleton  = 4
+	unitSplit     = 5
+	unitSplitType = 6
+)
 
 // unitHeaders lists the headers of all units.
 func unitHeaders(info []byte) []unitHeader {
@@ -123,84 +136,29 @@ func eachUnit(info []byte, f func(unitHeader)) {
 			return
 		}
 		size := head + 2 + offSize + 1 // length, version, abbrev offset, address size
-		u := unitHeader{end: off + head + length, version: binary.LittleEndian.Uint16(b[head:]), isWide: offSize == 8}
+		u := unitHeader{start: off, end: off + head + length, version: binary.LittleEndian.Uint16(b[head:]), isWide: offSize == 8}
 		abbrev := head + 2
 		if u.version >= 5 {
 			size++ // unit type
 			abbrev += 2
-			switch b[head+2] {
-			case 4, 5: // skeleton and split units: 8-byte id
+			rest := size
+			switch u.kind = b[head+2]; u.kind {
+			case unitSkeleton, unitSplit: // an id of 8 bytes
 				size += 8
-			case 2, 6: // type units: signature and offset
+			case unitType, unitSplitType: // signature and offset
 				size += 8 + offSize
 			}
+			u.id, u.typ = headerNumber(b, rest, min(8, size-rest)), headerNumber(b, rest+8, size-min(size, rest+8))
 		}
-		if abbrev+offSize <= uint64(len(b)) {
-			u.abbrev = uintOf(b[abbrev : abbrev+offSize])
-		}
+		u.abbrev = headerNumber(b, abbrev, offSize)
 		u.first = dwarf.Offset(off + size)
 		f(u)
 		off = u.end
 	}
 }
 
-// rangeCount is how many ranges the list of e has. ok is false if there are too many, or the list is damaged.
-func (d *dwarfData) rangeCount(e *dwarf.Entry) (n int, ok bool) {
-	f := e.AttrField(dwarf.AttrRanges)
-	if f == nil {
-		return 1, true
-	}
-	off := uint64(math.MaxUint64)
-	switch v := f.Val.(type) {
-	case int64:
-		off = uint64(v)
-	case uint64: // debug/dwarf has looked the index up
-		off = v
-	}
-	if d.version(e.Offset) >= 5 && len(d.rnglists) > 0 {
-		return countRnglist(d.rnglists, off)
-	}
-	if off >= uint64(len(d.ranges)) {
-		return 0, true
-	}
-	for b := d.ranges[off:]; len(b) >= 16; b = b[16:] {
-		if n++; n > mostRanges {
-			return n, false
-		}
-		if binary.LittleEndian.Uint64(b) == 0 && binary.LittleEndian.Uint64(b[8:]) == 0 {
-			break
-		}
-	}
-	return n, true
-}
-
-// countRnglist counts the entries of the list at off (DWARF 5 §7.25).
-func countRnglist(section []byte, off uint64) (n int, ok bool) {
-	if off >= uint64(len(section)) {
-		return 0, true
-	}
-	c := &lineCursor{b: section[off:]}
-	for ; n <= mostRanges; n++ {
-		kind := c.uint(1)
-		if kind == 0 || c.isBad {
-			return n, true
-		}
-		switch kind {
-		case 1: // base_addressx
-			c.uleb()
-		case 2, 3, 4: // startx_endx, startx_length, offset_pair
-			c.uleb()
-			c.uleb()
-		case 5: // base_address
-			c.skip(8)
-		case 6: // start_end
-			c.skip(16)
-		case 7: // start_length
-			c.skip(8)
-			c.uleb()
-		default:
-			return n, true // debug/dwarf ends there too
-		}
-	}
-	return n, false
+// headerNumber is the number of n bytes at off, 0 if b is too short.
+func headerNumber(b []byte, off, n uint64) uint64 {
+	s, _ := section(b, off, n)
+	return uintOf(s)
 }

@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"debug/dwarf"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -136,6 +137,9 @@ func (t *Table) linkedAt(m *Module, name string) place {
 	if len(words) == 0 {
 		found, _ := findLinkage([]*Module{m}, name)
 		for _, x := range found {
+			if x.e.bind == uint8(elf.STB_LOCAL) {
+				continue
+			}
 			if x.e.isCode() || at != 0 && at != uint64(x.addr()) {
 				return place{isUnknown: true}
 			}

@@ -44,6 +44,7 @@ type image struct {
 
 	debugOnce sync.Once
 	debugFile *targetfs.File
+	debugName string // as the target names it
 	searched  []string
 	debugRead sync.Once
 	debugElf  *object

@@ -274,11 +274,14 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 				continue
 			}
 			fn, inline := d.block(r.addr)
+			loc, _ := t.Lookup(a)
+			if fn == r.addr && loc.Symbol.Name != "" { // a unit whose entries are missing: the symbol tells the function
+				fn = m.link(loc.Symbol.Addr)
+			}
 			k := block{fn, inline}
 			if old, dup := first[k]; dup && old.Addr <= a {
 				continue
 			}
-			loc, _ := t.Lookup(a)
 			loc.File, loc.Line = files[r.file], int(r.line)
 			first[k] = loc
 		}

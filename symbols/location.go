@@ -140,8 +140,12 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 	}
 	base, _ := u.entry.Val(dwarf.AttrLowpc).(uint64)
 	list := &locationList{d: d, base: base, at: c.low}
+	h, _ := d.header(e.Offset)
 	switch {
-	case d.version(e.Offset) < 5:
+	case h.joined != nil && h.version < 5:
+		list.addr, _ = u.entry.Val(dwarf.AttrAddrBase).(int64)
+		list.readGNU(h.joined.loc + off)
+	case h.version < 5:
 		list.read4(off)
 	case f.Class == dwarf.ClassLocList: // an index
 		start, _ := u.entry.Val(dwarf.AttrLoclistsBase).(int64)
@@ -150,8 +154,12 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 			return location{knowledge: saidOther}
 		}
 		off = uint64(start) + uint64(binary.LittleEndian.Uint32(b))
-		fallthrough
+		list.addr, _ = u.entry.Val(dwarf.AttrAddrBase).(int64)
+		list.read5(off)
 	default:
+		if h.joined != nil {
+			off += h.joined.loc
+		}
 		list.addr, _ = u.entry.Val(dwarf.AttrAddrBase).(int64)
 		list.read5(off)
 	}
@@ -168,7 +176,7 @@ func (c callee) holds(expr []byte) bool {
 		return false
 	}
 	switch op := uint64(expr[0]); {
-	case op == opAddr, op == opAddrx:
+	case op == opAddr, op == opAddrx, op == opGNUAddrx:
 		return true
 	case op >= opReg0 && op <= opRegx, op == opBregx:
 		return !c.inPrologue && c.isSettled
@@ -233,6 +241,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 const (
 	opAddr       = 0x03
 	opAddrx      = 0xa1
+	opGNUAddrx   = 0xfb // of split DWARF 4
 	opReg0       = 0x50
 	opBreg0      = 0x70
 	opRegx       = 0x90
@@ -288,7 +297,7 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 		return c.inFrame(0, listed)
 	case op == opAddr && c.isInside:
 		return location{saidPlace, place{parts: []part{{reg: staticPart, stack: int64(x.uint(8))}}}}, true
-	case op == opAddrx && c.address != nil:
+	case (op == opAddrx || op == opGNUAddrx) && c.address != nil:
 		return location{saidPlace, place{parts: []part{{reg: staticPart, stack: int64(c.address(x.uleb()))}}}}, true
 	case op >= opBreg0 && op < opBreg0+32:
 		n, off := op-opBreg0, x.sleb()

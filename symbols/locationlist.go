@@ -68,6 +68,35 @@ func (l *locationList) address(n uint64) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
+// readGNU reads a list of GNU's split DWARF 4 (GCC wiki, DebugFission): as in DWARF 5, with other lengths of numbers.
+func (l *locationList) readGNU(off uint64) {
+	if off > uint64(len(l.d.loc)) {
+		return
+	}
+	c := &lineCursor{b: l.d.loc[off:]}
+	for range mostLocations {
+		lo, hi := uint64(0), uint64(0)
+		switch kind := c.uint(1); kind {
+		case 1: // base_address_selection_entry
+			l.base = l.address(c.uleb())
+			continue
+		case 2: // start_end_entry
+			lo, hi = l.address(c.uleb()), l.address(c.uleb())
+		case 3: // start_length_entry
+			lo = l.address(c.uleb())
+			hi = lo + c.uint(4)
+		case 4: // offset_pair_entry
+			lo, hi = l.base+c.uint(4), l.base+c.uint(4)
+		default: // the end
+			return
+		}
+		expr, ok := c.block(c.uint(2))
+		if !ok || !l.offer(lo, hi, expr) {
+			return
+		}
+	}
+}
+
 // read5 reads a list of DWARF 5 (§7.29).
 func (l *locationList) read5(off uint64) {
 	if off > uint64(len(l.d.loclists)) {

@@ -138,9 +138,10 @@ func (img *image) loadDWARF(t *Table) (d *dwarfData, err error) {
 		d, leave, _ = debugShelf.find(f.file.Info)
 	}
 	if d == nil {
-		if d, err = newDWARF(f); err != nil {
+		if d, err = newDWARF(f, img.vicinity(t)); err != nil {
 			return nil, fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, img.path, err)
 		}
+		shared = shared && !d.isJoined // else another process, which has other files, would get what this one's say
 		if leave = d.drop; shared {
 			d, leave = debugShelf.add(f.file.Info, d)
 		}

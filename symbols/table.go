@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/debuginfod"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
@@ -90,7 +91,8 @@ type Table struct {
 	pid       int // 0 for a file
 	mem       arch.Memory
 	files     *targetfs.Files
-	held      Held // nil if the process is not
+	fetched   *debuginfod.Client // nil if no servers are asked
+	held      Held               // nil if the process is not
 	debugDirs []string
 	asides    asides
 	closed    atomic.Bool
@@ -183,7 +185,7 @@ func OpenFile(path string, opts ...Option) (*Table, error) {
 }
 
 func newTable(opts []Option) *Table {
-	t := &Table{files: targetfs.Own(), debugDirs: defaultDebugDirs, images: map[imageKey]*image{}}
+	t := &Table{files: targetfs.Own(), fetched: fetching(), debugDirs: defaultDebugDirs, images: map[imageKey]*image{}}
 	for _, o := range opts {
 		o(t)
 	}

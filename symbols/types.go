@@ -109,13 +109,26 @@ func lostType(name string) *dtype {
 	return &dtype{kind: typeUnknown, name: name, under: name, align: 1}
 }
 
+// fillSigned fills t from the type that it stands for, if that was found.
+func (r *typeReader) fillSigned(t *dtype, at any) {
+	off, ok := at.(dwarf.Offset)
+	if !ok {
+		return
+	}
+	rd := r.d.entriesAt(off)
+	if e := rd.next(); e != nil && e.AttrField(attrSignature) == nil {
+		r.fill(t, e, rd)
+	}
+}
+
 func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 	if name, ok := e.Val(dwarf.AttrName).(string); ok {
 		t.name, t.under = name, name
 	}
 	t.size, _ = e.Val(dwarf.AttrByteSize).(int64)
-	if e.AttrField(attrSignature) != nil {
-		return // it is described in another section
+	if f := e.AttrField(attrSignature); f != nil { // it is described in a unit of its own
+		r.fillSigned(t, f.Val)
+		return
 	}
 	switch e.Tag {
 	case dwarf.TagBaseType:

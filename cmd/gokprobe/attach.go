@@ -121,6 +121,7 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	defer in.stop()
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
+	std.fetchFor(ctx, pid, req)
 	req.progress = std.progress("attaching to %d", pid)
 	defer req.progress.end()
 	starts, begun := startOnly(ctx)

@@ -83,6 +83,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
+	std.fetchOf(relay.ctx, program, req)
 	req.progress = std.progress("starting %s", filepath.Base(command[0]))
 	defer req.progress.end()
 	starts, begun := startOnly(relay.ctx)

@@ -70,6 +70,9 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 		}
 		return err
 	}
+	for _, t := range meant { // before the first is attached to: none may wait for a server
+		std.fetchFor(ctx, t.pid, req)
+	}
 	if pid, err := s.takeAll(ctx, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
