@@ -134,7 +134,7 @@ func (p *Probe) remove() error {
 func (pt *point) describe() error {
 	table := pt.probe.session.kprobes.Symbols()
 	k := &known{table: table, addr: pt.kp.Addr, fetch: pt.fetch, reading: table.Reading()}
-	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && !old.isSettled(k.addr) {
+	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !old.isSettled(k.addr)) {
 		k.fetch = nil
 		if v, err := pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
 			k.fetch = v
