@@ -155,12 +155,6 @@ func (d *dwarfData) header(off dwarf.Offset) (h unitHeader, ok bool) {
 	return d.headers[i], true
 }
 
-// version is the DWARF version of the unit that contains the entry at off.
-func (d *dwarfData) version(off dwarf.Offset) uint16 {
-	h, _ := d.header(off)
-	return h.version
-}
-
 // keep asks the memory budget for n bytes that are kept with d. A refusal is noted.
 func (d *dwarfData) keep(n uint64, what string) error { return d.refused.note(d.kept.Take(n, what)) }
 

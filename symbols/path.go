@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -86,6 +87,11 @@ func (p Param) Shown() Param {
 	}
 	w.typ = &dtype{kind: typePointer, name: p.typ.name, size: 8, align: 8, elem: p.typ.elem}
 	return w.Param
+}
+
+// Alike reports whether p and o are at the same place, and print alike.
+func (p Param) Alike(o Param) bool {
+	return p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field)
 }
 
 // IsReference reports whether p is a reference of C++'s, which stands for what it refers to.

@@ -116,12 +116,12 @@ func TestReadsAreWhatValueReads(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, p := range params {
-					regs, reads, ok := p.Reads("rsp")
-					if !ok {
+					if _, _, ok := p.Reads("rsp"); !ok {
 						without = append(without, call.fn+"."+p.Name)
 						p = p.Brief()
 					}
-					if regs, reads, ok = p.Reads("rsp"); !ok {
+					regs, reads, ok := p.Reads("rsp")
+					if !ok {
 						continue
 					}
 					cap := &capture{t: t, name: call.fn + "." + p.Name, regs: map[string]uint64{}}

@@ -222,7 +222,6 @@ func (t *Table) closeFiles() {
 	_ = t.files.Close()
 }
 
-// module returns the module whose code contains a, or nil.
 // Reading is what files a process had mapped, and where, when Table read that last.
 type Reading struct{ s *snapshot }
 
@@ -243,4 +242,5 @@ func (t *Table) Stands(r Reading) bool {
 	return true
 }
 
+// module returns the module whose code contains a, or nil.
 func (t *Table) module(a arch.Addr) *Module { return t.snap.Load().module(a) }

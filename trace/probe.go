@@ -137,7 +137,9 @@ func (pt *point) describe() error {
 	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !old.isSettled(k.addr)) {
 		k.fetch = nil
 		if v, err := pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
-			k.fetch = v
+			if k.fetch = v; v.Alike(pt.fetch) {
+				k.fetch = pt.fetch // what is recorded is still what is wanted
+			}
 		}
 	}
 	err := pt.lookUp(k)

@@ -5,6 +5,7 @@ package values
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -86,6 +87,11 @@ func (v *Values) Whole() []symbols.Param {
 		return nil
 	}
 	return v.Wholes
+}
+
+// Alike reports whether v and o fetch the same values from the same places.
+func (v *Values) Alike(o *Values) bool {
+	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Wholes, o.Wholes, symbols.Param.Alike)
 }
 
 // Shown is where one of Wish.Args is: among Values.Wholes or Values.Args.
