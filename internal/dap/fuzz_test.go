@@ -111,7 +111,7 @@ func readAll(t *testing.T, out *bytes.Buffer) {
 	seq := 0
 	for r := bufio.NewReader(out); ; {
 		content, err := protocol.ReadBaseMessage(r)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		var m struct{ Seq int }
