@@ -106,12 +106,14 @@ func TestDAPSendsOtherUsersAway(t *testing.T) {
 	l := begin(t, "dap", "-listen", "127.0.0.1:0")
 	const says = "gokprobe: listening at 127.0.0.1:"
 	port := strings.TrimPrefix(l.waitFor(says), says)
-	other := exec.Command("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'Content-Length: 2\r\n\r\n{}' >&3; cat <&3`, port)
+	const asks = `{"seq": 1, "type": "request", "command": "initialize"}`
+	other := exec.Command("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'Content-Length: %d\r\n\r\n%sbye\n' ${#1} "$1" >&3; cat <&3`, port, asks)
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	other.Dir = "/"
 	if out, err := other.Output(); len(out) > 0 {
 		t.Errorf("another user was told %q (%v)", out, err)
 	}
-	l.waitFor("gokprobe: a client was sent away: it is of user 65534")
-	l.interrupt()
+	if r := l.interrupt(); !strings.Contains(r.stderr, "a client was sent away: it is of user 65534") {
+		t.Errorf("stderr:\n%s", r.stderr)
+	}
 }

@@ -139,7 +139,7 @@ func TestAClientThatDoesNotReadHoldsNobody(t *testing.T) {
 	if b := e.setFunctions(`{"name": "main.target \"{v} ` + text + `\""}`)[0]; !b.Verified {
 		t.Fatal(b.Message)
 	}
-	p.Do("threads 4 20000", "sum")
+	p.Do("threads 4 5000", "sum")
 	if told := e.output("important").Output; !strings.Contains(told, "did not read") {
 		t.Errorf("%q", told)
 	}
