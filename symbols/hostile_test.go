@@ -45,6 +45,8 @@ func exercise(img *image) {
 			for _, p := range slices.Concat(seen.Params, seen.Locals) {
 				p.Value(&testRegs{}, noMemory{})
 				p.Reads("rsp")
+				p.Brief().Value(&testRegs{}, noMemory{})
+				p.Brief().Reads("rsp")
 				exercisePaths(p)
 			}
 		}
