@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/internal/budget"
 	"github.com/gokprobe/gokprobe/internal/debuginfod"
@@ -104,5 +106,23 @@ func verifyBuildID(path, id string) error {
 	return nil
 }
 
-// fetching is the client that this process's environment asks for.
-func fetching() *debuginfod.Client { return debuginfod.FromEnv(os.Getenv) }
+// fetching is the client that this process's environment asks for: one, so that a server that has failed is not asked for each process and file anew.
+func fetching() *debuginfod.Client {
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	asked := map[string]string{}
+	c := debuginfod.FromEnv(func(name string) string {
+		asked[name] = os.Getenv(name)
+		return asked[name]
+	})
+	if !maps.Equal(asked, client.env) {
+		client.env, client.c = asked, c
+	}
+	return client.c
+}
+
+var client struct {
+	mu  sync.Mutex
+	env map[string]string
+	c   *debuginfod.Client
+}

@@ -8,6 +8,7 @@ var printers = map[printerKey]maker{
 	{langC, "time_point"}:        wraps("__d", "__d_"),
 	{langC, "duration"}:          {make: chronoDuration},
 	{langC, "bitset"}:            {make: bitset},
+	{langC, "vector"}:            {make: boolVector},
 	{langC, "unique_ptr"}:        {true, uniquePointer},
 	{langC, "shared_ptr"}:        owns("_M_ptr|__ptr_", "", "", 0),
 	{langC, "weak_ptr"}:          owns("_M_ptr", "", "_M_refcount._M_pi", 8),

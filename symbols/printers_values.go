@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
 // owns makes an owner whose pointer is at a path. into is where it leads to the object, nothing if to its beginning; count is where a weak pointer has the
@@ -137,6 +138,72 @@ func bitset(_ language, t *dtype) printer {
 		return Value{Text: "0b" + b.String(), JSON: b.String()}
 	})
 }
+
+// bools shows the bits of a std::vector<bool> of libstdc++, which lie between two iterators, each an address and a number of bits behind that.
+type bools struct{ first, last int64 }
+
+// boolVector makes the printer of one.
+func boolVector(_ language, t *dtype) printer {
+	const iterator = "_M_impl._M_start._M_p|_M_impl._M_start._M_offset|_M_impl._M_finish._M_p|_M_impl._M_finish._M_offset"
+	if !strings.HasPrefix(t.under, "vector<bool") {
+		return nil
+	}
+	var at [4]int64
+	for i, path := range strings.Split(iterator, "|") {
+		off, typ, ok := t.walk(path)
+		if !ok || typ.size != int64(8-4*(i%2)) {
+			return nil
+		}
+		at[i] = off
+	}
+	if at[1] != at[0]+8 || at[3] != at[2]+8 {
+		return nil
+	}
+	return bools{at[0], at[2]}
+}
+
+// span is the first bit and how many there are.
+func (x bools) span(raw []byte) (at arch.Addr, bit, n int64, ok bool) {
+	first, ok1 := slice(raw, x.first, 12)
+	last, ok2 := slice(raw, x.last, 12)
+	if !ok1 || !ok2 {
+		return 0, 0, 0, false
+	}
+	bit, end := int64(uintOf(first[8:])), int64(uintOf(last[8:]))
+	bytes := int64(uintOf(last[:8]) - uintOf(first[:8]))
+	if bit > 63 || end > 63 || bytes < 0 || bytes > 1<<56 {
+		return 0, 0, 0, false
+	}
+	n = 8*bytes + end - bit
+	return arch.Addr(uintOf(first[:8])), bit, n, n >= 0
+}
+
+func (x bools) format(f *formatter, raw []byte, depth int) Value {
+	at, bit, n, ok := x.span(raw)
+	if !ok {
+		return unknown(walk.ErrTorn)
+	}
+	shown := make([]byte, min(n, maxElems))
+	words := make([]byte, (bit+int64(len(shown))+7)/8)
+	if n > 0 {
+		if err := f.mem.ReadMemory(at, words); err != nil {
+			return unknown(err)
+		}
+	}
+	for i := range shown {
+		k := bit + int64(i)
+		shown[i] = words[k/8] >> (k % 8) & 1
+	}
+	return f.list("", boolType, shown, n, depth)
+}
+
+func (x bools) reads(r *reader, s source, _ int) {
+	const most = (63+maxElems)/8 + 1
+	r.read(Read{Kind: ReadArray, Addr: r.word(s, x.first), Max: most})
+	r.word(s, x.last)
+}
+
+var boolType = &dtype{kind: typeBool, name: "bool", under: "bool", size: 1, align: 1}
 
 // measured shows a number and its unit.
 type measured struct {

@@ -296,7 +296,7 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 
 // notice comes with every hit. A probe may be where it was not when it was registered.
 func (pt *point) notice() *known {
-	if k := pt.known.Load(); k != nil && k.addr == pt.kp.Addr && k.isSettled(k.addr) {
+	if k := pt.known.Load(); k != nil && k.addr == pt.kp.Addr && pt.isSettled(k, k.addr) {
 		return k
 	}
 	s := pt.probe.session

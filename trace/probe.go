@@ -134,7 +134,7 @@ func (p *Probe) remove() error {
 func (pt *point) describe() error {
 	table := pt.probe.session.kprobes.Symbols()
 	k := &known{table: table, addr: pt.kp.Addr, fetch: pt.fetch, reading: table.Reading()}
-	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !old.isSettled(k.addr)) {
+	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !pt.isSettled(old, k.addr)) {
 		k.fetch = nil
 		if v, err := pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
 			if k.fetch = v; v.Alike(pt.fetch) {
@@ -163,9 +163,9 @@ func (k *known) name() {
 	}
 }
 
-// isSettled tells that fetch is still what the wanted values need: variables outside of functions lie where they did.
-func (k *known) isSettled(at arch.Addr) bool {
-	return k.fetch == nil || !k.fetch.Outside || k.addr == at && k.table.Stands(k.reading)
+// isSettled tells that k.fetch is still what the wanted values need: variables outside of functions lie where they did.
+func (pt *point) isSettled(k *known, at arch.Addr) bool {
+	return pt.fetch == nil || !pt.fetch.Outside || k.addr == at && k.table.Stands(k.reading)
 }
 
 // lookUp fills in what the symbols tell of an address.

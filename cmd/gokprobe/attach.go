@@ -119,9 +119,9 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	}
 	in := watchInterrupts(std.warn)
 	defer in.stop()
+	std.fetchFor(in.ctx, pid, req)
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
-	std.fetchFor(ctx, pid, req)
 	req.progress = std.progress("attaching to %d", pid)
 	defer req.progress.end()
 	starts, begun := startOnly(ctx)

@@ -59,7 +59,7 @@ func listenDAP(ctx context.Context, std stdio, address string) error {
 // openListener opens unix:PATH, which only this user may open, or a loopback address.
 func openListener(address string) (net.Listener, error) {
 	if name, ok := strings.CutPrefix(address, "unix:"); ok {
-		if name == "" {
+		if name == "" || name[0] == '@' { // which would be no file, and have no owner
 			return nil, usagef("-listen unix: has no path: write unix:PATH")
 		}
 		defer unix.Umask(unix.Umask(0o177))

@@ -101,11 +101,11 @@ func hasWhom(c *cli.Context) bool { return c.IsSet("p") || c.IsSet("x") }
 
 // cutCommand cuts the log points from the command behind --, which is nil without one. If the log points stand in a file alone, the flag package has taken the -- away.
 func cutCommand(args []string, isCommand bool) (texts, command []string) {
-	if i := slices.Index(args, "--"); i >= 0 {
-		return args[:i], args[i+1:]
-	}
 	if isCommand && len(args) > 0 && !strings.Contains(args[0], `"`) {
 		return nil, args
+	}
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i:i], args[i+1:]
 	}
 	return args, nil
 }

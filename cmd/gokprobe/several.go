@@ -61,6 +61,9 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 	req.progress = std.progress("attaching to %s", clean.Count(len(meant), "process"))
 	defer req.progress.end()
 	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
+	for _, t := range meant { // before the first is attached to: none may wait for a server
+		std.fetchFor(in.ctx, t.pid, req)
+	}
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
 	var err error
@@ -69,9 +72,6 @@ func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req requ
 			t.id.Close()
 		}
 		return err
-	}
-	for _, t := range meant { // before the first is attached to: none may wait for a server
-		std.fetchFor(ctx, t.pid, req)
 	}
 	if pid, err := s.takeAll(ctx, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())

@@ -45,6 +45,7 @@ type breakpoint struct {
 	reached atomic.Uint64 // hits that met the condition
 	showing atomic.Bool   // a snapshot is shown
 	hidden  atomic.Uint64 // hits meanwhile
+	made    atomic.Int64  // when the last snapshot was made, in nanoseconds
 }
 
 // armed is the outcome of arming a breakpoint.
@@ -79,6 +80,9 @@ func (s *session) setBreakpoints(a protocol.SetBreakpointsArguments) (any, error
 			source: a.Source.Path, line: b.Line + 1 - s.c.first, when: b.Condition, hits: b.HitCondition, text: b.LogMessage, isLog: b.LogMessage != "",
 		})
 	}
+	if err := s.room(len(all) - len(s.bySource[a.Source.Path])); err != nil {
+		return nil, err
+	}
 	now := s.replace(s.bySource[a.Source.Path], all)
 	if s.bySource[a.Source.Path] = now; len(now) == 0 {
 		delete(s.bySource, a.Source.Path)
@@ -92,8 +96,19 @@ func (s *session) setFunctionBreakpoints(a protocol.SetFunctionBreakpointsArgume
 	for _, b := range a.Breakpoints {
 		all = append(all, asked{spec: strings.TrimSpace(b.Name), when: b.Condition, hits: b.HitCondition, isLog: strings.Contains(b.Name, `"`)})
 	}
+	if err := s.room(len(all) - len(s.byFunction)); err != nil {
+		return nil, err
+	}
 	s.byFunction = s.replace(s.byFunction, all)
 	return protocol.SetFunctionBreakpointsResponseBody{Breakpoints: s.described(s.byFunction)}, nil
+}
+
+// room refuses so many breakpoints more, if that is too many.
+func (s *session) room(more int) error {
+	if s.count()+more > mostBreakpoints {
+		return fmt.Errorf("there are at most %d breakpoints", mostBreakpoints)
+	}
+	return nil
 }
 
 // replace keeps the breakpoints that are asked for again, removes the others, and then adds the new ones.
@@ -128,13 +143,48 @@ func (s *session) remove(b *breakpoint) {
 	if err != nil {
 		s.warn(fmt.Sprintf("%s: %s", b.name(), sentence(err)))
 	}
-	s.removed, b.gone = append(s.removed, b), true
+	if b.gone = true; s.queue.Waiting() == 0 { // there are no hits of it to come
+		s.limited += s.tellOver(b)
+		delete(s.labels, fmt.Sprint(b.id))
+		return
+	}
+	s.removed = append(s.removed, b)
+}
+
+// Bounds of what a client can have us keep.
+const (
+	mostBreakpoints = 4096
+	longestText     = 16 << 10 // bytes, of a log message, a condition, a SPEC
+)
+
+// count is how many breakpoints there are.
+func (s *session) count() int {
+	n := len(s.byFunction)
+	for _, list := range s.bySource {
+		n += len(list)
+	}
+	return n
+}
+
+// check refuses what is too long.
+func (a *asked) check() error {
+	for _, text := range []string{a.source, a.spec, a.when, a.hits, a.text} {
+		if len(text) > longestText {
+			*a = asked{line: a.line}
+			return fmt.Errorf("its texts have at most %d bytes each", longestText)
+		}
+	}
+	return nil
 }
 
 // add arms a breakpoint, or finds out why it can't be.
 func (s *session) add(a asked) *breakpoint {
 	s.ids++
 	b := &breakpoint{asked: a, id: s.ids, where: a.spec}
+	if b.why = b.check(); b.why != nil {
+		b.where = ""
+		return b
+	}
 	wants, err := s.wants(b)
 	if err != nil {
 		b.why = err

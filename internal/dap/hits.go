@@ -3,6 +3,7 @@ package dap
 import (
 	"fmt"
 	"path"
+	"time"
 
 	protocol "github.com/google/go-dap"
 
@@ -85,16 +86,21 @@ type node struct {
 // stackDepth is how many frames a snapshot has.
 const stackDepth = 64
 
+// snapshotPause is how long threads run on between two snapshots of a breakpoint: one that the client can't be shown has been made, too.
+const snapshotPause = 100 * time.Millisecond
+
 // snapshotWants are the wants of a snapshot's hits.
 func (s *session) snapshotWants(b *breakpoint, due func() bool) []trace.Want {
 	return []trace.Want{trace.Args(), trace.Locals(), trace.Regs(), trace.Stack(stackDepth), trace.If(b.when), trace.Only(func() bool {
 		if !due() {
 			return false
 		}
-		if b.showing.Load() {
+		now := time.Now().UnixNano()
+		if last := b.made.Load(); b.showing.Load() || now-last < int64(snapshotPause) {
 			b.hidden.Add(1)
 			return false
 		}
+		b.made.Store(now)
 		return true
 	})}
 }
@@ -187,6 +193,7 @@ func (all *snapshots) drop(b *breakpoint) {
 		}
 	}
 	b.showing.Store(false)
+	b.made.Store(0) // the next hit may be shown
 }
 
 // dismiss ends the snapshot of a thread: the next hit is shown.

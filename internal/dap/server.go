@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	protocol "github.com/google/go-dap"
@@ -47,7 +48,7 @@ func (a Adapter) Serve(ctx context.Context, rw io.ReadWriter) error {
 	defer close(c.over)
 	c.out = newOutbox(rw, func(err error) { broken <- err; stop() })
 	defer context.AfterFunc(work, c.out.hurry)()
-	requests, ended := make(chan request), make(chan error, 1)
+	requests, ended := make(chan request, runAhead), make(chan error, 1)
 	go func() { ended <- c.read(bufio.NewReader(rw), requests) }()
 	err := c.serve(requests, ended)
 	c.end()
@@ -61,6 +62,12 @@ func (a Adapter) Serve(ctx context.Context, rw io.ReadWriter) error {
 	}
 	return err
 }
+
+// runAhead is how many requests may wait while one is answered: a disconnect, or the end of the input, is noticed meanwhile.
+const runAhead = 64
+
+// byUser are requests that a user has made knowingly; only their errors are worth a notification.
+var byUser = []string{"launch", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "pause", "goto", "restart", "setVariable", "setExpression"}
 
 // request is one message of the client.
 type request struct {
@@ -137,7 +144,7 @@ func (c *client) answer(r request) (last bool) {
 	if err != nil {
 		text := sentence(err)
 		m.Message = text
-		m.Body = protocol.ErrorResponseBody{Error: &protocol.ErrorMessage{Id: 1, Format: escapeFormat(text), ShowUser: true}}
+		m.Body = protocol.ErrorResponseBody{Error: &protocol.ErrorMessage{Id: 1, Format: escapeFormat(text), ShowUser: slices.Contains(byUser, r.command)}}
 	}
 	if r.command == "disconnect" {
 		c.end()

@@ -34,7 +34,7 @@ func readTarget(arguments json.RawMessage) (t Target, err error) {
 	var a struct {
 		PID            any // a number, or its text from an editor's dialogue
 		ProcessID      any
-		Process, Name  string
+		Process        string
 		Follow         bool
 		Snapshots      bool
 		Rate           *int
@@ -60,10 +60,8 @@ func readTarget(arguments json.RawMessage) (t Target, err error) {
 			return t, err
 		}
 	}
-	for _, name := range []string{a.Process, a.Name} { // editors call their configurations name, too
-		if t.Process == "" {
-			t.Process = name
-		}
+	if t.Process == "" {
+		t.Process = a.Process
 	}
 	if t.Process == "" {
 		return t, fmt.Errorf(`no process is named: give its number as "pid", or its name as "process"`)

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -32,6 +34,10 @@ type Client struct {
 	longest time.Duration // for one file; 0 is for ever
 	most    int64         // bytes of one file
 	http    *http.Client
+	refused error // why a word of DEBUGINFOD_URLS is no server that can be asked; nil if all are
+
+	mu  sync.Mutex
+	bad map[string]error // servers that have failed, which are not asked again
 }
 
 // Limits where the environment says nothing: the C client's, but for the size, which it does not bound.
@@ -45,9 +51,9 @@ const (
 
 // FromEnv is the client that the environment asks for, nil if it asks for none.
 func FromEnv(getenv func(string) string) *Client {
-	urls := strings.Fields(getenv("DEBUGINFOD_URLS"))
+	urls, refused := servers(getenv("DEBUGINFOD_URLS"))
 	dir := cacheDir(getenv)
-	if len(urls) == 0 || dir == "" {
+	if len(urls) == 0 && refused == nil || dir == "" || !isOurs(dir) {
 		return nil
 	}
 	seconds := func(name string, otherwise time.Duration) time.Duration {
@@ -56,7 +62,7 @@ func FromEnv(getenv func(string) string) *Client {
 		}
 		return otherwise
 	}
-	c := &Client{urls: urls[:min(len(urls), mostServers)], dir: dir, most: defaultMost, stall: seconds("DEBUGINFOD_TIMEOUT", defaultStall), longest: seconds("DEBUGINFOD_MAXTIME", 0)}
+	c := &Client{urls: urls[:min(len(urls), mostServers)], refused: refused, bad: map[string]error{}, dir: dir, most: defaultMost, stall: seconds("DEBUGINFOD_TIMEOUT", defaultStall), longest: seconds("DEBUGINFOD_MAXTIME", 0)}
 	if n, err := strconv.ParseInt(getenv("DEBUGINFOD_MAXSIZE"), 10, 64); err == nil && n > 0 {
 		c.most = n
 	}
@@ -64,6 +70,46 @@ func FromEnv(getenv func(string) string) *Client {
 	transport.DisableCompression = true // a few bytes could stand for very many
 	c.http = &http.Client{Transport: transport}
 	return c
+}
+
+// servers are those of the addresses that can be asked. Words that begin with ima: are no addresses: ima:enforcing wants signatures of what the servers behind it send.
+func servers(text string) (urls []string, refused error) {
+	enforcing := false
+	for _, word := range strings.Fields(text) {
+		if policy, ok := strings.CutPrefix(word, "ima:"); ok {
+			enforcing = policy == "enforcing"
+			continue
+		}
+		u, err := url.Parse(word)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			refused = fmt.Errorf("DEBUGINFOD_URLS: %q is no http or https address", word)
+		case enforcing:
+			refused = fmt.Errorf("DEBUGINFOD_URLS: %s is to send signatures (ima:enforcing), which are not checked here, so it is not asked", u.Host)
+		default:
+			urls = append(urls, word)
+		}
+	}
+	return urls, refused
+}
+
+// isOurs tells that a file, or else the first folder above it that is there, belongs to the user that we are: another one could put anything there.
+func isOurs(path string) bool {
+	for {
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode()&os.ModeSymlink != 0 {
+			info, err = os.Stat(path)
+		}
+		if err == nil {
+			st, ok := info.Sys().(*syscall.Stat_t)
+			return ok && int(st.Uid) == os.Geteuid()
+		}
+		up := filepath.Dir(path)
+		if !errors.Is(err, os.ErrNotExist) || up == path {
+			return false
+		}
+		path = up
+	}
 }
 
 func cacheDir(getenv func(string) string) string {
@@ -79,12 +125,16 @@ func cacheDir(getenv func(string) string) string {
 	return ""
 }
 
-// Path is where the debug information of a build ID is once it was fetched; empty if there is no such place.
+// Path is where the debug information of a build ID is once it was fetched; empty if there is no such place, or it is another user's.
 func (c *Client) Path(buildID string) string {
 	if c == nil || !isID(buildID) {
 		return ""
 	}
-	return filepath.Join(c.dir, buildID, "debuginfo")
+	at := filepath.Join(c.dir, buildID, "debuginfo")
+	if !isOurs(filepath.Dir(at)) || !isOurs(at) {
+		return ""
+	}
+	return at
 }
 
 // isID tells that the text is a build ID, not a way to another directory.
@@ -113,27 +163,71 @@ func (c *Client) Fetch(ctx context.Context, buildID string, verify func(path str
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 		return err
 	}
-	missing := true
-	var last error
+	missing := len(c.urls) > 0
+	last := c.refused
 	for _, server := range c.urls {
-		err := c.from(ctx, server, buildID, at, verify, told)
+		err := c.failed(server)
+		if err == nil {
+			err = c.from(ctx, server, buildID, at, verify, told)
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
+		c.note(server, err)
 		missing = missing && errors.Is(err, ErrNotFound)
 		last = err
 	}
 	if missing { // what a server has not answered is asked again the next time
-		return errors.Join(last, os.WriteFile(at, nil, 0o600))
+		return errors.Join(last, noteMiss(at))
 	}
 	return last
+}
+
+// failed is why a server is not asked again; nil if it is.
+func (c *Client) failed(server string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bad[server]
+}
+
+// note remembers a server that does not serve.
+func (c *Client) note(server string, err error) {
+	var answered *answerError
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooLarge) || errors.As(err, &answered) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bad[server] = err
+}
+
+// answerError is what a server has answered, or sent, for one file.
+type answerError struct{ err error }
+
+func (e *answerError) Error() string { return e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
+
+// noteMiss makes the empty file that means that no server has this one. One that has come meanwhile stays, and no link is followed.
+func noteMiss(at string) error {
+	f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err == nil {
+		return f.Close()
+	}
+	if info, lerr := os.Lstat(at); lerr == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		now := time.Now()
+		return os.Chtimes(at, now, now)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // from fetches a file from one server.
 func (c *Client) from(ctx context.Context, server, buildID, at string, verify func(string) error, told func(n, total int64)) error {
 	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("DEBUGINFOD_URLS: %q is no http or https address", server)
+	if err != nil {
+		return err
 	}
 	if c.longest > 0 {
 		var stop context.CancelFunc
@@ -164,7 +258,7 @@ func (c *Client) from(ctx context.Context, server, buildID, at string, verify fu
 	case resp.StatusCode == http.StatusNotFound:
 		return ErrNotFound
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s says %d %s", u.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
+		return &answerError{fmt.Errorf("%s says %d %s", u.Host, resp.StatusCode, http.StatusText(resp.StatusCode))}
 	}
 	body := &download{r: resp.Body, total: max(resp.ContentLength, 0), told: told, watch: func() { watch.Reset(c.stall) }}
 	return answer(c.store(body, at, verify))
@@ -214,7 +308,7 @@ func (c *Client) store(body *download, at string, verify func(string) error) (er
 		return fmt.Errorf("it is %w", ErrTooLarge)
 	}
 	if err := verify(f.Name()); err != nil {
-		return err
+		return &answerError{err}
 	}
 	return os.Rename(f.Name(), at)
 }

@@ -34,7 +34,7 @@ var containersInCXX = [][2]string{
 	{"a.shared", "{id: 7, next: {id: 8, next: nullptr, prev: nullptr}, prev: nullptr}"}, {"a.weak", "9"}, {"a.gone", "expired"}, {"a.seven", "7"}, {"a.nullopt", "nullopt"}, {"a.text", `"text"`},
 	{"a.alternative", `"second"`}, {"a.number", "2.5"}, {"a.tuple", `{1, "tuple", 99 'c'}`}, {"a.pair", `{first: 1, second: "pair"}`}, {"a.nofunction", "nullptr"}, {"a.called", "twice"}, {"a.function", "twice"},
 	{"a.ms", "5ms"}, {"a.hours", "3h"}, {"a.seconds", "1.5s"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.bits", "0b1000000101"}, {"a.array", "{1, 2, 3}"}, {"a.array[1]", "2"}, {"len(a.array)", "3"},
-	{"a.wrapper", "40"}, {"a.rw", "READ|WRITE"}, {"a.other", "9"}, {"a.nested", "{1: {2: 3}}"}, {"m", "{1: 10, 2: 20}"}, {"len(m)", "2"}, {"p", "12"}, {"n", "42"},
+	{"a.wrapper", "40"}, {"a.rw", "READ|WRITE"}, {"a.other", "9"}, {"a.nested", "{1: {2: 3}}"}, {"a.bools", "{true, false, true, true, false, false, false, true, … 10 in all}"}, {"a.nobools", "{}"}, {"m", "{1: 10, 2: 20}"}, {"len(m)", "2"}, {"p", "12"}, {"n", "42"},
 }
 
 var containersInRust = [][2]string{
