@@ -75,8 +75,8 @@ func (d *dwarfData) typeNamed(name string) (*dtype, error) {
 		switch {
 		case r.err != nil:
 			return nil, r.err
-		case found != nil && found.size != t.size:
-			return nil, fmt.Errorf("%w that is the only one: %d and %d bytes", ErrNoType, found.size, t.size)
+		case found != nil && !found.isLike(t), len(offs) == mostTypes:
+			return nil, fmt.Errorf("%w that is the only one", ErrNoType)
 		case found == nil:
 			found = t
 		}
@@ -85,6 +85,13 @@ func (d *dwarfData) typeNamed(name string) (*dtype, error) {
 		return nil, ErrNoType
 	}
 	return found, nil
+}
+
+// isLike reports whether t and o are the same to a source, by their members.
+func (t *dtype) isLike(o *dtype) bool {
+	return t.kind == o.kind && t.size == o.size && slices.EqualFunc(t.field, o.field, func(a, b dfield) bool {
+		return a.name == b.name && a.off == b.off && a.bits == b.bits && a.bit == b.bit && a.wide == b.wide && a.typ.name == b.typ.name && a.typ.size == b.typ.size
+	})
 }
 
 func (d *dwarfData) languageAt(off dwarf.Offset) language {

@@ -44,6 +44,8 @@ func (c *container) format(f *formatter, raw []byte, depth int) Value {
 		return unknown(errLength)
 	case raw == nil:
 		return Value{Text: c.name + "(nil)"}
+	case f.brief && c.length == isUncounted:
+		return Value{Text: c.name + "{…}", JSON: []any{"…"}}
 	case f.brief:
 		return lengthOnly(c.name, n, c.val.typ != nil)
 	}
@@ -95,7 +97,7 @@ func (c *container) begin(f *formatter, raw []byte) ([]byte, int64, error) {
 }
 
 func (c *container) reads(r *reader, s source, _ int) {
-	r.hasFailed = r.hasFailed || !r.brief || c.length == isUncounted
+	r.hasFailed = r.hasFailed || !r.brief
 	if c.header != nil {
 		r.read(Read{Addr: r.word(s, 0), Max: 8})
 	}
@@ -237,6 +239,20 @@ func (t *dtype) behind(off int64) int64 {
 	return (off + align - 1) / align * align
 }
 
+// isCount reports whether t is a number of 8 bytes without a sign.
+func (t *dtype) isCount() bool { return t.kind == typeUint && t.size == 8 }
+
+// pairOf is the pair of a key and a value that libstdc++ has in the nodes of a map.
+func (t *dtype) pairOf() (pair *dtype, off []int64, ok bool) {
+	_, tables, ok := t.paths("_M_t|_M_h")
+	if !ok || len(tables[0].params) < 2 {
+		return nil, nil, false
+	}
+	pair = tables[0].params[1]
+	off, types, ok := pair.paths("first", "second")
+	return pair, off, ok && types[1].size == t.params[1].size
+}
+
 // inNodes puts the elements of a C++ container of t behind so many bytes of a node: one type, or a pair of two.
 func (c *container) inNodes(t *dtype, off int64, isMap bool) bool {
 	if len(t.params) < 1 || isMap && len(t.params) < 2 {
@@ -244,7 +260,10 @@ func (c *container) inNodes(t *dtype, off int64, isMap bool) bool {
 	}
 	key := t.params[0]
 	c.key = element{typ: key, off: key.behind(off)}
-	if isMap {
+	if pair, in, ok := t.pairOf(); isMap && ok {
+		off = pair.behind(off)
+		c.key.off, c.val = off+in[0], element{typ: t.params[1], off: off + in[1]}
+	} else if isMap {
 		val := t.params[1]
 		off = max(key.behind(off), val.behind(off))
 		c.key.off = off

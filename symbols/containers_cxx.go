@@ -100,8 +100,8 @@ func deque(_ language, t *dtype) printer {
 		}
 		return c
 	}
-	o, _, ok := t.paths("__map_.__begin_", "__start_", "__size_alloc_.__value_|__size_")
-	if !ok {
+	o, words, ok := t.paths("__map_.__begin_", "__start_", "__size_alloc_.__value_|__size_")
+	if !ok || !words[1].isCount() || !words[2].isCount() {
 		return nil
 	}
 	c.length = o[2]

@@ -1,6 +1,8 @@
 package symbols
 
 import (
+	"slices"
+
 	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
@@ -8,8 +10,8 @@ import (
 func brown(path string, isMap bool) maker {
 	return maker{make: func(_ language, t *dtype) printer {
 		_, tables, ok1 := t.paths(path)
-		o, _, ok2 := t.paths(path+".table.ctrl.pointer", path+".table.bucket_mask", path+".table.items")
-		if !ok1 || !ok2 || len(tables[0].params) == 0 {
+		o, words, ok2 := t.paths(path+".table.ctrl.pointer", path+".table.bucket_mask", path+".table.items")
+		if !ok1 || !ok2 || !words[1].isCount() || !words[2].isCount() || len(tables[0].params) == 0 {
 			return nil
 		}
 		pair := tables[0].params[0]
@@ -32,7 +34,7 @@ func brown(path string, isMap bool) maker {
 func btree(path string, isMap bool) maker {
 	return maker{make: func(_ language, t *dtype) printer {
 		o, types, ok := t.paths(path+"root", path+"length")
-		if !ok {
+		if !ok || !types[1].isCount() {
 			return nil
 		}
 		some := types[0].variantNamed("Some")
@@ -87,14 +89,14 @@ func (t *dtype) unwrapped() *dtype {
 // vecDeque makes the container of a Rust VecDeque. Before 1.67 it had no length, but the number behind the last element, and room for a power of two.
 func vecDeque(_ language, t *dtype) printer {
 	const row, room = "buf.inner.ptr.pointer.pointer|buf.ptr.pointer.pointer", "buf.inner.cap.__0|buf.inner.cap|buf.cap.__0|buf.cap"
-	o, _, since67 := t.paths(row, room, "head", "len")
+	o, words, since67 := t.paths(row, room, "head", "len")
 	if !since67 {
 		var ok bool
-		if o, _, ok = t.paths(row, room, "tail", "head"); !ok {
+		if o, words, ok = t.paths(row, room, "tail", "head"); !ok {
 			return nil
 		}
 	}
-	if len(t.params) == 0 {
+	if len(t.params) == 0 || slices.ContainsFunc(words[1:], func(x *dtype) bool { return x.size != 8 }) {
 		return nil
 	}
 	elem := t.params[0]
@@ -114,7 +116,7 @@ func vecDeque(_ language, t *dtype) printer {
 // linkedList makes the container of a Rust LinkedList.
 func linkedList(_ language, t *dtype) printer {
 	o, types, ok := t.paths("head", "len")
-	if !ok {
+	if !ok || !types[1].isCount() {
 		return nil
 	}
 	some := types[0].variantNamed("Some")

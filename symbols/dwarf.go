@@ -168,6 +168,9 @@ func (d *dwarfData) readUnits() (out []*unit, err error) {
 			return nil, err
 		}
 		u := newUnit(h.first, e)
+		if h.joined != nil && h.joined.skeleton == nil {
+			continue
+		}
 		if h.joined != nil {
 			u.code = h.joined.skeleton.entry
 			u.entry = united(e, u.code)

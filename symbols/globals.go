@@ -362,7 +362,7 @@ func (d *dwarfData) addressOf(g globalEntry) (v uint64, ok bool) {
 	switch op := x.uint(1); {
 	case op == opAddr:
 		v = x.uint(8)
-	case op == opAddrx && address != nil:
+	case (op == opAddrx || op == opGNUAddrx) && address != nil:
 		v = address(x.uleb())
 	default:
 		return 0, false

@@ -155,7 +155,7 @@ func (k *tableKey) rootAttrs(attrs []attrForm) (out []attrForm) {
 		attr uint64
 		base int64
 	}{{0x72, k.bases.str}, {0x73, k.bases.addr}, {0x74, k.bases.ranges}, {0x8c, k.bases.loc}} {
-		if x.base > 0 {
+		if isFirst := x.attr == 0x73 && (k.moved || k.lost); x.base > 0 || isFirst { // GNU's table of addresses has no header
 			out = append(out, attrForm{x.attr, formImplicitConst, x.base})
 		}
 	}

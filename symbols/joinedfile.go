@@ -123,7 +123,11 @@ type abbrevList struct {
 
 // abbrevs is the table of a unit.
 func (f *joinedFile) abbrevs(h unitHeader) (*abbrevList, bool) {
-	off := f.row(h)["abbrev"].off + h.abbrev
+	row := f.row(h)
+	if row == nil || (h.version < 5) != f.old { // a package does not tell which parts are of the unit
+		return nil, false
+	}
+	off := row["abbrev"].off + h.abbrev
 	if t := f.tables[off]; t != nil {
 		return t, len(t.list) > 0
 	}

@@ -42,7 +42,8 @@ func packageIndex(b []byte) (out contributions, version uint16, ok bool) {
 	columns, units, slots := uint64(uintOf(b[4:8])), uint64(uintOf(b[8:12])), uint64(uintOf(b[12:16]))
 	names := map[uint16]map[uint32]string{2: packageSections2, 5: packageSections5}[version]
 	b = b[head:]
-	if names == nil || columns > mostColumns || slots > uint64(len(b))/12 {
+	const mostUnits = 1 << 18
+	if names == nil || columns == 0 || columns > mostColumns || units > min(slots, mostUnits) || slots > uint64(len(b))/12 {
 		return nil, version, false
 	}
 	b = b[12*slots:] // IDs, and the rows that they have

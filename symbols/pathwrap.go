@@ -13,13 +13,24 @@ func (w *way) owned() (isOwner bool, err error) {
 	return true, w.inside(x.into, x.elem)
 }
 
-// enter goes to what has the member, behind owners and wrappers that have none of that name.
+// wraps tells of a type that values of it stand for what they wrap or own.
+func (w *way) wraps() bool {
+	switch x := w.typ.printer(w.lang).(type) {
+	case owner:
+		return !x.isWeak
+	case inner:
+		return true
+	}
+	return false
+}
+
+// enter goes to what has the member, behind owners and wrappers that have none of that name. Those of Rust's have none that a source may name.
 func (w *way) enter(member string) error {
 	for range deepest {
 		if w.typ == nil {
 			return nil
 		}
-		if _, _, ok := w.typ.member(member, map[*dtype]bool{}); ok {
+		if _, _, ok := w.typ.member(member, map[*dtype]bool{}); ok && (w.lang != langRust || !w.wraps()) {
 			return nil
 		}
 		if isOwner, err := w.owned(); err != nil {

@@ -217,10 +217,21 @@ func (x perhaps) format(f *formatter, raw []byte, depth int) Value {
 	case b[0] != 1:
 		return unknown(errNoVariant)
 	}
+	if f.isUnread(x.typ, depth) {
+		return unseen
+	}
 	return x.inner.format(f, raw, depth)
 }
 
 func (x perhaps) reads(r *reader, _ source, depth int) { r.only(x.typ, depth) }
+
+// unseen is shown briefly for what is read from elsewhere.
+var unseen = Value{Text: "…", JSON: "…"}
+
+// isUnread tells of a t that is there only in some values, that it is not read for a brief form.
+func (f *formatter) isUnread(t *dtype, depth int) bool {
+	return f.brief && leadsOn(t, &reader{lang: f.lang, brief: true}, depth+1)
+}
 
 // oneOf shows the one of several types that a value has.
 type oneOf struct {
@@ -235,6 +246,8 @@ func (x oneOf) format(f *formatter, raw []byte, depth int) Value {
 		return unknown(errNoPlace)
 	}
 	switch i := uintOf(b); {
+	case i < uint64(len(x.types)) && f.isUnread(x.types[i], depth):
+		return unseen
 	case i < uint64(len(x.types)):
 		return inner{x.off, x.types[i]}.format(f, raw, depth)
 	case i == 1<<(8*x.size)-1: // std::variant_npos
@@ -251,7 +264,7 @@ func (x oneOf) reads(r *reader, _ source, depth int) {
 
 // only says that a t is there only in some values: the reads for it can't be listed.
 func (r *reader) only(t *dtype, depth int) {
-	r.hasFailed = r.hasFailed || leadsOn(t, r, depth+1)
+	r.hasFailed = r.hasFailed || !r.brief && leadsOn(t, r, depth+1)
 }
 
 // together shows values without names.

@@ -19,6 +19,8 @@ var printers = map[printerKey]maker{
 	{langC, "function"}:          {make: stdFunction},
 	{langC, "basic_string"}:      {make: libcxxString},
 
+	{langC, "_Rb_tree"}:           {wantsParams: true, make: memberwise},
+	{langC, "_Hashtable"}:         {wantsParams: true, make: memberwise},
 	{langC, "map"}:                linked(true, false, trees...),
 	{langC, "multimap"}:           linked(true, false, trees...),
 	{langC, "set"}:                linked(false, false, trees...),

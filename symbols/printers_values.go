@@ -17,7 +17,7 @@ import (
 func owns(path, into, count string, within int64) maker {
 	return maker{make: func(lang language, t *dtype) printer {
 		offs, ptrs, ok := t.paths(path)
-		if !ok || ptrs[0].kind != typePointer || ptrs[0].elem == nil {
+		if !ok || ptrs[0].kind != typePointer || ptrs[0].elem == nil || lang == langC && strings.Contains(t.under, "[") { // of an array
 			return nil
 		}
 		x := owner{addr: offs[0], elem: ptrs[0].elem, null: "nullptr"}
@@ -41,10 +41,18 @@ func owns(path, into, count string, within int64) maker {
 
 // uniquePointer makes the owner of a std::unique_ptr whose deleter has no data.
 func uniquePointer(_ language, t *dtype) printer {
-	if t.size != 8 || len(t.params) == 0 {
+	if t.size != 8 || len(t.params) == 0 || !t.beginsWith(t.params[0], 0) { // its pointer may be a class, or a number
 		return nil
 	}
 	return owner{elem: t.params[0], null: "nullptr"}
+}
+
+// beginsWith tells whether the first thing in a t, in however many structures, is a pointer to elem.
+func (t *dtype) beginsWith(elem *dtype, depth int) bool {
+	if t.kind == typePointer {
+		return t.elem == elem || t.elem != nil && t.elem.name == elem.name && t.elem.size == elem.size
+	}
+	return depth < deepest && slices.ContainsFunc(t.field, func(f dfield) bool { return f.off == 0 && !f.bits && f.typ.beginsWith(elem, depth+1) })
 }
 
 // box makes the owner of a Rust Box, which is a pointer.
@@ -238,7 +246,7 @@ func chronoDuration(_ language, t *dtype) printer {
 
 func rustDuration(_ language, t *dtype) printer {
 	o, types, ok := t.paths("secs", "nanos.__0|nanos")
-	if !ok || types[0].size != 8 || types[1].size != 4 {
+	if !ok || len(t.field) != 2 || !types[0].isCount() || types[1].kind != typeUint || types[1].size != 4 { // others have one with a sign
 		return nil
 	}
 	return own(func(raw []byte) Value {
@@ -321,9 +329,8 @@ func atomicBool(_ language, t *dtype) printer {
 type shortText struct{}
 
 func libcxxString(_ language, t *dtype) printer {
-	_, _, before19 := t.walk("__r_")
-	_, _, since19 := t.walk("__rep_")
-	if t.size != 24 || !strings.HasPrefix(t.under, "basic_string<char,") || !before19 && !since19 {
+	o, _, ok := t.paths("__r_.__value_.__l.__data_|__rep_.__l.__data_", "__r_.__value_.__l.__size_|__rep_.__l.__size_", "__r_.__value_.__s.__data_|__rep_.__s.__data_")
+	if t.size != 24 || !strings.HasPrefix(t.under, "basic_string<char,") || !ok || o[0] != 16 || o[1] != 8 || o[2] != 1 { // there is another layout
 		return nil
 	}
 	return shortText{}

@@ -220,7 +220,10 @@ func (j *joiner) addUnits(file *targetfs.File, wanted map[uint64]*skeleton) erro
 	}
 	if cu := o.section(".debug_cu_index", question); cu != nil {
 		units, version, ok := packageIndex(cu)
-		types, _, _ := packageIndex(o.section(".debug_tu_index", question))
+		types, typesVersion, known := packageIndex(o.section(".debug_tu_index", question))
+		if !known || typesVersion != version {
+			types = nil
+		}
 		if !ok {
 			return errors.New("its index is not understood")
 		}

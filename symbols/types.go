@@ -62,6 +62,9 @@ type dtype struct {
 	weight int // see parts
 }
 
+// mostParams is how many of the types are kept that a type was made for.
+const mostParams = 64
+
 type variant struct {
 	dfield
 	value  int64 // of the discriminant
@@ -267,7 +270,9 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			class.member(c)
 		case dwarf.TagTemplateTypeParameter, tagParameterPack:
 			if printers[printerKey{r.lang, t.stem()}].wantsParams {
-				t.params = append(t.params, r.templateTypes(c)...)
+				if t.params = append(t.params, r.templateTypes(c)...); len(t.params) > mostParams {
+					t.params = t.params[:mostParams]
+				}
 			}
 		case dwarf.TagVariantPart: // Rust enumeration
 			parts = append(parts, c)
