@@ -170,9 +170,9 @@ func tableAnswers(t *testing.T, prog string) (out []string) {
 		if !s.Func || s.Size == 0 {
 			continue
 		}
-		n, known := tab.Inlined(s.Addr)
+		n, isKnown := tab.Inlined(s.Addr)
 		results, err := tab.Results(s.Addr)
-		say("%s: inlined %d %t, results; %s; %v", s.Name, n, known, described(results), err != nil)
+		say("%s: inlined %d %t, results; %s; %v", s.Name, n, isKnown, described(results), err != nil)
 		params, err := tab.Params(s.Addr)
 		say("%s: parameters; %s; %v", s.Name, described(params), err != nil)
 		for a := s.Addr; a < s.Addr.Add(int64(s.Size)); a++ {
@@ -196,6 +196,20 @@ func tableAnswers(t *testing.T, prog string) (out []string) {
 			say("call of %s: %v %t %s", name, c.Addr, c.Ambiguous, c.Symbol.Name)
 		}
 		say("calls of %s: %t", name, all)
+	}
+	known := 0
+	for i := range m.symbols().entries {
+		e := &m.symbols().entries[i]
+		if name := demangleShort(m.symbols().linkage(e)); !e.isCode() && len(tab.Symbols("main")) > 0 {
+			p, err := tab.Global(tab.Symbols("main")[0].Addr, name)
+			if err == nil {
+				known++
+				say("variable %s; %s", name, described([]Param{p}))
+			}
+		}
+	}
+	if known == 0 {
+		t.Errorf("%s: no variable outside of functions is known", prog)
 	}
 	for _, err := range m.Refused() {
 		t.Errorf("%s: %v", prog, err)

@@ -34,7 +34,7 @@ var containersInCXX = [][2]string{
 	{"a.shared", "{id: 7, next: {id: 8, next: nullptr, prev: nullptr}, prev: nullptr}"}, {"a.weak", "9"}, {"a.gone", "expired"}, {"a.seven", "7"}, {"a.nullopt", "nullopt"}, {"a.text", `"text"`},
 	{"a.alternative", `"second"`}, {"a.number", "2.5"}, {"a.tuple", `{1, "tuple", 99 'c'}`}, {"a.pair", `{first: 1, second: "pair"}`}, {"a.nofunction", "nullptr"}, {"a.called", "twice"}, {"a.function", "twice"},
 	{"a.ms", "5ms"}, {"a.hours", "3h"}, {"a.seconds", "1.5s"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.bits", "0b1000000101"}, {"a.array", "{1, 2, 3}"}, {"a.array[1]", "2"}, {"len(a.array)", "3"},
-	{"a.wrapper", "40"}, {"a.rw", "READ|WRITE"}, {"a.other", "9"}, {"a.nested", "{1: {2: 3}}"}, {"a.bools", "{true, false, true, true, false, false, false, true, … 10 in all}"}, {"a.nobools", "{}"}, {"m", "{1: 10, 2: 20}"}, {"len(m)", "2"}, {"p", "12"}, {"n", "42"},
+	{"a.wrapper", "40"}, {"a.rw", "READ|WRITE"}, {"a.other", "9"}, {"a.nested", "{1: {2: 3}}"}, {"a.bools", "{true, false, true, true, false, false, false, true, … 10 in all}"}, {"a.nobools", "{}"}, {"a.handle", "{id: 5, gen: 6}"}, {"a.packs", "{107 'k': {x: 1, y: 2}}"}, {"a.hashed", "{3: {x: 4, y: 5}}"}, {"m", "{1: 10, 2: 20}"}, {"len(m)", "2"}, {"p", "12"}, {"n", "42"},
 }
 
 var containersInRust = [][2]string{
@@ -43,6 +43,7 @@ var containersInRust = [][2]string{
 	{"a.deque", "{-1, 0, 1, 2, 3, 4}"}, {"len(a.deque)", "6"}, {"a.list", "{1, 2}"}, {"a.rc", "5"}, {"a.node", "{id: 1, next: Some({id: 2, next: None})}"}, {"a.node.id", "1"}, {"a.weak", "5"}, {"a.gone", "expired"},
 	{"a.never", "expired"}, {"a.mutex", "9"}, {"a.lock", "8"}, {"a.cell", "4"}, {"a.refcell", `"refcell"`}, {"a.path", `"/a/path"`}, {"len(a.path)", "7"}, {"a.os", `"os"`}, {"a.boxed", "3"},
 	{"a.half", "1.5s"}, {"a.tiny", "2.5µs"}, {"a.atomic", "11"}, {"a.flag", "true"}, {"a.nonzero", "12"}, {"a.wrapping", "-2"}, {"a.some", "Some(5)"}, {"a.text", `Some("/b")`}, {"*m", "{1: 2}"}, {"len(*m)", "1"},
+	{"a.back", "{secs: -2, nanos: 500000000}"}, {"a.links.len", "1"}, {"a.buffer.ptr", "77"}, {"a.buffer", "{ptr: 77}"},
 }
 
 var containersInGo = [][2]string{

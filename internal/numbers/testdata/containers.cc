@@ -21,6 +21,8 @@ using namespace std::chrono_literals;
 enum flags { READ = 1, WRITE = 2, RUN = 4 };
 struct node { int id; std::shared_ptr<node> next; std::weak_ptr<node> prev; };
 static int twice(int n) { return 2 * n; }
+namespace mine { template <class T> struct unique_ptr { unsigned id, gen; }; }
+struct __attribute__((packed)) packed { int x, y; };
 struct all {
 	std::map<std::string, int> ages, empty, many;
 	std::map<char, double> small;
@@ -57,6 +59,9 @@ struct all {
 	flags rw, other;
 	std::map<int, std::map<int, int>> nested;
 	std::vector<bool> bools, nobools;
+	mine::unique_ptr<int> handle;
+	std::map<char, packed> packs;
+	std::unordered_map<short, packed> hashed;
 };
 extern "C" __attribute__((noinline)) long handle(all &a, const std::map<int, int> &m, std::unique_ptr<int> p, int n)
 {
@@ -73,7 +78,7 @@ int main()
 		.list = { "first", "second" }, .chain = { 1, 2, 3 }, .chain0 = {}, .owned = std::make_unique<int>(5), .none = nullptr, .object = std::make_unique<node>(node{ 6, nullptr, {} }),
 		.shared = std::make_shared<node>(node{ 7, std::make_shared<node>(node{ 8, nullptr, {} }), {} }), .weak = kept, .gone = std::make_shared<int>(1), .seven = 7, .nullopt = {}, .text = "text",
 		.alternative = "second", .number = 2.5, .tuple = { 1, "tuple", 'c' }, .pair = { 1, "pair" }, .nofunction = nullptr, .called = twice, .lambda = [forty](int x) { return x + forty; }, .function = twice, .ms = 5ms, .hours = 3h, .seconds = std::chrono::duration<double>(1.5),
-		.atomic = 11, .flag = true, .bits = 0b1000000101, .array = { 1, 2, 3 }, .wrapper = forty, .rw = flags(READ | WRITE), .other = flags(9), .nested = { { 1, { { 2, 3 } } } }, .bools = { true, false, true, true, false, false, false, true, true, true }, .nobools = {},
+		.atomic = 11, .flag = true, .bits = 0b1000000101, .array = { 1, 2, 3 }, .wrapper = forty, .rw = flags(READ | WRITE), .other = flags(9), .nested = { { 1, { { 2, 3 } } } }, .bools = { true, false, true, true, false, false, false, true, true, true }, .nobools = {}, .handle = { 5, 6 }, .packs = { { 'k', { 1, 2 } } }, .hashed = { { 3, { 4, 5 } } },
 	};
 	a.object->next = a.shared;
 	for (int i = 0; i < 300; i++)

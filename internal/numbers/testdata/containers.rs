@@ -9,7 +9,28 @@ struct Node {
     id: i32,
     next: Option<Rc<Node>>,
 }
+mod own {
+    pub struct Duration {
+        pub secs: i64,
+        pub nanos: i32,
+    }
+    pub struct LinkedList {
+        pub head: Option<std::ptr::NonNull<Link>>,
+        pub len: u32,
+        pub cap: u32,
+    }
+    pub struct Link {
+        pub next: Option<std::ptr::NonNull<Link>>,
+        pub element: u8,
+    }
+}
+struct Buffer {
+    ptr: i32,
+}
 struct All {
+    back: own::Duration,
+    links: own::LinkedList,
+    buffer: Rc<Buffer>,
     ages: HashMap<String, i32>,
     empty: HashMap<u8, u8>,
     many: HashMap<u32, u64>,
@@ -61,6 +82,9 @@ fn main() {
     let mut deque: VecDeque<i32> = (0..5).collect();
     deque.push_front(-1);
     let mut a = All {
+        back: own::Duration { secs: -2, nanos: 500_000_000 },
+        links: own::LinkedList { head: std::ptr::NonNull::new(Box::into_raw(Box::new(own::Link { next: None, element: 3 }))), len: 1, cap: 8 },
+        buffer: Rc::new(Buffer { ptr: 77 }),
         ages: HashMap::from([("carl".to_string(), 3), ("anna".to_string(), 1), ("bert".to_string(), 2)]),
         empty: HashMap::new(),
         many: (0..300).map(|i| (i, i as u64 * 2)).collect(),
