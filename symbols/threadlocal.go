@@ -171,11 +171,17 @@ func (t *Table) threadWord(m *Module, name string, typ *dtype) (Param, error) {
 
 var errnoType = &dtype{kind: typeInt, name: "int", under: "int", size: 4, align: 4}
 
-// Errno is the calling thread's errno, as the C library keeps it. The error matches ErrNoThreadLocal: musl has no name for it.
+// Errno is the calling thread's errno, as the C library keeps it. The error matches ErrNoThreadLocal.
 func (t *Table) Errno() (Param, error) {
 	for _, m := range t.Modules() {
-		isStatic := m.Kind == KindExecutable && m.img != nil && m.img.segment(elf.PT_INTERP) == nil
-		if m.img == nil || m.Kind == KindInterpreter || m.Kind == KindCopy || !isStatic && addrOf([]*Module{m}, "__errno_location") == 0 {
+		if m.img == nil || m.Kind == KindCopy {
+			continue
+		}
+		if off, ok := t.errnoAt(m); ok {
+			return Param{Name: "errno", Type: errnoType.name, typ: errnoType, place: behindThread(off), table: t, mod: m}, nil
+		}
+		isStatic := m.Kind == KindExecutable && m.img.segment(elf.PT_INTERP) == nil // it may do without the function
+		if !isStatic && addrOf([]*Module{m}, "__errno_location") == 0 {
 			continue
 		}
 		if p, err := t.threadWord(m, "errno", errnoType); err == nil {
@@ -183,6 +189,37 @@ func (t *Table) Errno() (Param, error) {
 		}
 	}
 	return Param{}, ErrNoThreadLocal
+}
+
+// errnoAt is how far behind the thread pointer m's function __errno_location says errno to be: its few instructions are computed for a thread pointer that no thread has.
+func (t *Table) errnoAt(m *Module) (off int64, ok bool) {
+	fn := addrOf([]*Module{m}, "__errno_location")
+	if fn == 0 || t.mem == nil {
+		return 0, false
+	}
+	const pointer, most = 1 << 40, 1 << 20
+	var r host.Regs
+	if !r.Set(host.Roles.TP, pointer) {
+		return 0, false
+	}
+	v, err := host.Evaluator.Evaluate(&r, threadMemory{t.mem, pointer}, fn)
+	off = int64(v - pointer)
+	return off, err == nil && off > -most && off < most
+}
+
+// threadMemory is a process's memory in which a thread pointer leads to itself, as it does on x86-64.
+type threadMemory struct {
+	arch.Memory
+	pointer arch.Addr
+}
+
+// ReadMemory implements arch.Memory.
+func (m threadMemory) ReadMemory(at arch.Addr, p []byte) error {
+	if at == m.pointer && len(p) == 8 {
+		binary.LittleEndian.PutUint64(p, uint64(m.pointer))
+		return nil
+	}
+	return m.Memory.ReadMemory(at, p)
 }
 
 // Goroutine is the struct runtime.g that the thread works for, as the Go program has it that contains a: a goroutine, or what the runtime runs on its own stacks, whose goid
