@@ -50,6 +50,7 @@ func TestVariablesOutsideOfFunctions(t *testing.T) {
 		{maker{name: "gcc", levels: [][]string{{"-g", "-O2", "-fno-pie", "-no-pie"}, {"-g", "-static"}}, suffix: ".c"}, globalsC, globalsInC, "handle"},
 		{maker{name: "clang", levels: [][]string{{"-g", "-O2"}}, suffix: ".c"}, globalsC, globalsInC, "handle"},
 		{maker{name: "gcc", levels: [][]string{{"-g", "-O2", "-gdwarf-4"}}, suffix: ".c"}, globalsC, globalsAtReturn, "handle%return"},
+		{maker{name: "musl-gcc", levels: [][]string{{"-g", "-O2"}, {"-g", "-static"}}, suffix: ".c"}, globalsC, globalsAtReturn[:1], "handle%return"},
 		{maker{name: "g++", levels: [][]string{{"-g", "-O2"}}, suffix: ".cc"}, globalsCXX, globalsInCXX, "app::handle"},
 		{maker{name: "clang++", levels: [][]string{{"-g", "-std=c++17"}}, suffix: ".cc"}, globalsCXX, globalsInCXX, "app::handle"},
 		{maker{name: "rustc", levels: [][]string{{"-g", "-O"}}, suffix: ".rs"}, globalsRust, globalsInRust, "handle"},
