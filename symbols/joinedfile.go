@@ -19,9 +19,11 @@ type joinedFile struct {
 	old    bool                 // it is of DWARF 4
 	wanted map[uint64]*skeleton // by ID; nil where all units are wanted
 	isUsed bool
-	acct   *budget.Account
-	tables map[uint64]*abbrevList
-	parsed uint64 // bytes of tables
+	// isPackage says that units and types are those of an index.
+	isPackage bool
+	acct      *budget.Account
+	tables    map[uint64]*abbrevList
+	parsed    uint64 // bytes of tables
 }
 
 func newJoinedFile(j *joiner, s sections, acct *budget.Account) *joinedFile {
@@ -124,7 +126,7 @@ type abbrevList struct {
 // abbrevs is the table of a unit.
 func (f *joinedFile) abbrevs(h unitHeader) (*abbrevList, bool) {
 	row := f.row(h)
-	if row == nil || (h.version < 5) != f.old { // a package does not tell which parts are of the unit
+	if row == nil || f.isPackage && (h.version < 5) != f.old { // a package does not tell which parts are of the unit
 		return nil, false
 	}
 	off := row["abbrev"].off + h.abbrev

@@ -227,7 +227,7 @@ func (j *joiner) addUnits(file *targetfs.File, wanted map[uint64]*skeleton) erro
 		if !ok {
 			return errors.New("its index is not understood")
 		}
-		f.units, f.types, f.old = units, types, version < 5
+		f.units, f.types, f.old, f.isPackage = units, types, version < 5, true
 	}
 	if n, err := f.compileUnits(); err != nil || n == 0 {
 		return cmpError(err, errNoUnit)
