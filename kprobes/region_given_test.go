@@ -25,6 +25,17 @@ import (
 // leftBehind counts what was found.
 var leftBehind atomic.Int64
 
+// firstLeft is what was said of the first; nil if there is none.
+var firstLeft atomic.Pointer[string]
+
+// FirstGivenBack is that, empty for nothing.
+func FirstGivenBack() string {
+	if text := firstLeft.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // WatchGivenBack begins to ask. It tells how much was found so far, which is on standard error.
 func WatchGivenBack() (found func() int64) {
 	givenBack = func(d *domain, space *ptrace.Space, memory []arch.Range) {
@@ -62,7 +73,9 @@ func (g *given) wrong(format string, args ...any) {
 	if len(what) > 8 {
 		what = what[:8]
 	}
-	fmt.Fprintf(os.Stderr, "GIVEN BACK, %d pieces %v of process %d: %s\n%s\n", len(g.memory), what, g.d.session.pid, fmt.Sprintf(format, args...), trace.Stack())
+	text := fmt.Sprintf("GIVEN BACK, %d pieces %v of process %d: %s\n%s\n", len(g.memory), what, g.d.session.pid, fmt.Sprintf(format, args...), trace.Stack())
+	fmt.Fprint(os.Stderr, text)
+	firstLeft.CompareAndSwap(nil, &text)
 }
 
 func (g *given) look() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -55,6 +56,10 @@ func (all *probes) place(ctx context.Context, tr *trace.Session, asks []ask, q *
 
 // placedError is the error of placing the ask's probes, in terms of what the user wrote.
 func (a ask) placedError(err error) error {
+	var e *values.Error
+	if a.isLog && errors.As(err, &e) && e.Unknown != nil {
+		return usagef("log point at %s: %s names a parameter or a variable, but %w", a.specs[0], e.Text, e.Unknown)
+	}
 	err = placedError(err)
 	var at *caretError
 	if a.isLog && errors.As(err, &at) {

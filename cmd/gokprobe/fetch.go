@@ -36,7 +36,7 @@ func wishError(err error, filter string) error {
 	case !errors.As(err, &e):
 		return usagef("-arg: %w", err)
 	case e.Unknown != nil:
-		return usagef("-arg %s names a parameter, but %w", e.Text, e.Unknown)
+		return usagef("-arg %s names a parameter or a variable, but %w", e.Text, e.Unknown)
 	case e.InFilter:
 		return pointAt(filter, e.Err)
 	}
@@ -52,7 +52,7 @@ func placedError(err error) error {
 	var e *values.Error
 	switch {
 	case errors.As(err, &wrong) && wrong.Waits && errors.As(err, &e) && e.Unknown != nil:
-		return usagef("-arg %s names a parameter, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Text, wrong.Place)
+		return usagef("-arg %s names a parameter or a variable, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Text, wrong.Place)
 	case errors.As(err, &wrong):
 		return wishError(wrong.Err, "-filter")
 	case errors.As(err, &at):

@@ -200,7 +200,7 @@ func TestExpressionsThatThePlaceRefuses(t *testing.T) {
 		{[]string{"-sym", "foo", "-arg", "n=@nothing+2"}, "^"},
 		{[]string{"-sym", "foo", "-args", "-filter", "w == 1"}, "(FIELD_NOT_FOUND)\n  w == 1\n    ^\n"},
 		{[]string{"-sym", "foo", "-arg", "n=nothing"}, "(NO_BTFARG)\n  n=nothing\n    ^\n"},
-		{[]string{"-sym", "libc.so.6:strlen", "-arg", "s:string"}, "-arg s:string names a parameter, but "},
+		{[]string{"-sym", "libc.so.6:strlen", "-arg", "s:string"}, "-arg s:string names a parameter or a variable, but "},
 		{[]string{"-sym", "foo+*", "-arg", "n=$arg1"}, "(NOFENTRY_ARGS)\n  n=$arg1\n"},
 		{[]string{"-sym", "foo", "-arg", "n=$stack0", "-filter", "n.function == nothing"}, "(NO_FUNCTION)"},
 	} {

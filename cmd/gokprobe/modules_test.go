@@ -70,7 +70,7 @@ func TestFetchedArgumentsInALibraryThatIsWaitedFor(t *testing.T) {
 	p.Quit()
 	p, _ = modules(t)
 	r = gokprobe(t, "attach", "-p", pidOf(p), "-sym", "libplug.so:plugged", "-arg", "v")
-	if r.status != 2 || !strings.Contains(r.stderr, "-arg v names a parameter, but the library of libplug.so:plugged is not loaded yet; ") {
+	if r.status != 2 || !strings.Contains(r.stderr, "-arg v names a parameter or a variable, but the library of libplug.so:plugged is not loaded yet; ") {
 		t.Errorf("%+v", r)
 	}
 	p.Quit()

@@ -116,7 +116,7 @@ func (e *Error) Error() string {
 		what = "filter"
 	}
 	if e.Unknown != nil {
-		return fmt.Sprintf("%s %s names a parameter, but %v", what, e.Text, e.Unknown)
+		return fmt.Sprintf("%s %s names a parameter or a variable, but %v", what, e.Text, e.Unknown)
 	}
 	var parse *caret.Error
 	if errors.As(e.Err, &parse) {
