@@ -151,12 +151,13 @@ func TestGroupsOfSystemCalls(t *testing.T) {
 	for _, by := range []kprobes.SyscallWay{kprobes.SyscallBySites, kprobes.SyscallByStops} {
 		var g inject.Group
 		var benches []*bench
+		var ends []chan *inject.Fault
 		for range 2 {
-			b, _ := member(t, kprobes.Options{})
+			b, spent := member(t, kprobes.Options{})
 			if _, err := g.Add(t.Context(), b.in, inject.Rule{Syscall: "openat", SyscallBy: by, Attr: attr(t, "when=2+", "times=3"), Do: enoent}); err != nil {
 				t.Fatal(err)
 			}
-			benches = append(benches, b)
+			benches, ends = append(benches, b), append(ends, spent)
 		}
 		var got []string
 		for range 3 {
@@ -167,6 +168,9 @@ func TestGroupsOfSystemCalls(t *testing.T) {
 		const well, not = "open 0 errno 0", "open -1 errno 2"
 		if want := []string{well, well, not, not, not, well}; !slices.Equal(got, want) {
 			t.Errorf("%v: %q", by, got)
+		}
+		for _, spent := range ends { // the one that has not used up the last is ended behind the call
+			<-spent
 		}
 		if st := g.Stats(); st.Injected != 3 || g.Armed() {
 			t.Errorf("%v: %+v", by, st)

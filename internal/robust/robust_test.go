@@ -44,6 +44,11 @@ func TestAKilledThreadsMarksAreSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,5 +92,5 @@ func TestMarker(t *testing.T) {
 	Unlink(node(mem, 1))
 	runtime.GC()
 	fmt.Println("marked")
-	select {}
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed. Where all goroutines wait for each other the runtime ends the program
 }
