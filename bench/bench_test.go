@@ -174,7 +174,7 @@ func TestRowsAreChosenByNameOrLetter(t *testing.T) {
 	for _, c := range []struct{ names, want string }{
 		{"b", "b"},
 		{"b,k", "k b"},
-		{"o", "o-upcall o-busy o-one o-count o-count8 o-record o-decide"},
+		{"o", "o-upcall o-busy o-one o-count o-count8 o-record o-values o-decide"},
 		{"o-count,r", "r o-count"},
 		{"u", "u u-push u-nop"},
 		{"u-nop,u", "u u-push u-nop"},

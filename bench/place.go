@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -49,6 +51,7 @@ var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 		return by(s, kp, kp.Hits), s.RegisterKprobe(kp)
 	},
 	"record": placeRecord,
+	"values": placeValues,
 	"decide": placeDecision,
 	"rule":   placeRule,
 
@@ -77,20 +80,45 @@ var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 
 // placeRecord registers a probe whose hits record time, thread and two arguments.
 func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
-	p, err := program.Build(symbol, 0, host.C.Args[:2], program.Cond{}, program.WriteRecord{
-		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
-		Items: []program.Item{
-			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg(host.C.Args[0])}, {Value: program.Reg(host.C.Args[1])},
-		},
+	return placeItems(s, symbol, host.C.Args[:2],
+		program.Item{Value: program.Reg(host.C.Args[0])}, program.Item{Value: program.Reg(host.C.Args[1])})
+}
+
+// placeValues registers a probe whose hits record time, thread, a local variable of the caller's, on the stack, and a member behind two
+// pointers: they are the block's own, so it is the first of them again.
+func placeValues(s *kprobes.Session, symbol string) (placed, error) {
+	sp, block := host.Roles.SP, host.C.Args[0]
+	return placeItems(s, symbol, []string{sp, block},
+		program.Item{Kind: program.Bytes, Value: program.Reg(sp).Plus(8), Max: 8},
+		program.Item{Kind: program.Bytes, Value: program.Reg(block).Plus(linkWord), Max: 8},
+		program.Item{Kind: program.Bytes, Value: program.ItemWord(3, 0).Plus(linkWord), Max: 8})
+}
+
+// placeItems registers a probe whose hits record time, thread and these items.
+func placeItems(s *kprobes.Session, symbol string, regs []string, items ...program.Item) (placed, error) {
+	p, err := program.Build(symbol, 0, regs, program.Cond{}, program.WriteRecord{
+		Ring:  program.Map{Kind: program.Ring, Size: program.MinRingSize},
+		Items: append([]program.Item{{Value: program.Now()}, {Value: program.CurrentThread()}}, items...),
 	})
 	if err != nil {
 		return placed{}, err
 	}
 	var n atomic.Uint64
-	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }}
+	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+		if last := len(items) - 1; items[last].Kind == program.Number || same(p, r.Payload, last+1, last+2) {
+			n.Add(1)
+		}
+	}}
 	placed := by(s, kp, kp.Hits)
 	placed.records = n.Load
 	return placed, s.RegisterKprobe(kp)
+}
+
+// same tells whether two items of a record were read, and are the same bytes.
+func same(p *program.Program, record []byte, a, b int) bool {
+	item := func(i int) []byte { return record[p.Fields[i].Off:][:p.Fields[i].Size] }
+	read := func(i int) bool { return int64(binary.NativeEndian.Uint64(record[p.Fields[i].Err:])) >= 0 }
+	return read(a) && read(b) && bytes.Equal(item(a), item(b))
 }
 
 // placeDecision registers a probe with a handler whose program decides by chance, and chooses next to none.

@@ -124,6 +124,8 @@ func optimizedRows() []row {
 			floor: count, floorName: "o-count", goal: 2},
 		{name: "o-record", what: "optimized, record of time, thread, 2 arguments", measure: recording(),
 			floor: hand("foo_record"), floorName: "hand-written record", goal: 1.5},
+		{name: "o-values", what: "optimized, record of time, thread, a local variable, a member behind two pointers", measure: recorded("values"),
+			floor: recording(), floorName: "o-record", goal: 2},
 		{name: "o-decide", what: "optimized, a decision by chance in the target, calls that pass", measure: inTarget("foo", "decide"),
 			floor: count, floorName: "o-count", goal: 3},
 		{name: "ro-upcall", what: "optimized kretprobe, Go handler", measure: upcall(free, "kretprobe"),

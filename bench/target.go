@@ -40,6 +40,7 @@ const (
 	counterWord = 64
 	ringWord    = 128
 	ringEntry   = 256
+	linkWord    = 192 // points to the block's beginning
 )
 
 // targetSide is the target's state.
@@ -157,6 +158,7 @@ func (t *targetSide) block(n int) (uintptr, error) {
 		if err != nil {
 			return 0, err
 		}
+		*(*uintptr)(unsafe.Pointer(&b[linkWord])) = addrOf(b)
 		t.blocks = append(t.blocks, b)
 	}
 	return addrOf(t.blocks[n]), nil
