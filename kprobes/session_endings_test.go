@@ -94,6 +94,32 @@ func TestSessionsComeAndGoAmongFaults(t *testing.T) {
 	}
 }
 
+// TestSessionsComeAndGoAroundAHandlerOfSIGTRAP: a session may begin while the program is in the handler, where it blocks the signal, and end while
+// it stands at a breakpoint behind. It is not left to block it: its next trap would be its end.
+func TestSessionsComeAndGoAroundAHandlerOfSIGTRAP(t *testing.T) {
+	rounds := testsize.Rounds(20, 300, 6000)
+	prog := start(t, "faults")
+	all := labels(t, prog)
+	want := map[string][]string{"int1": nil, "int1_inner": nil, "hlt": nil}
+	for name := range want {
+		want[name] = withoutPresence(record(prog, name))
+	}
+	end := comeAndGo(t, prog, func(_ *kprobes.Session, i int) (kps []*kprobes.Kprobe) {
+		for j, l := range all {
+			if (i+j)%3 == 0 {
+				kps = append(kps, modes[(i+j)/3%2].probe(l.name))
+			}
+		}
+		return kps
+	})
+	defer end()
+	for i := 0; i < rounds && !t.Failed(); i++ {
+		for name := range want {
+			compareRecords(t, withoutPresence(record(prog, name)), want[name])
+		}
+	}
+}
+
 // withoutPresence clears, in the error codes of page faults, whether the page was present. A session that begins looks into the
 // mappings that it has seen listed, which makes a page present where the program has another mapping by then.
 func withoutPresence(record []string) []string {

@@ -273,6 +273,39 @@ func TestAGuardThatABreakpointHasTakenAwayIsPutBack(t *testing.T) {
 	k.endRoom()
 }
 
+// TestAGuardThatGoesTellsWhoBlocksItsSignal: it goes while a thread stands at a breakpoint that was believed to block SIGTRAP, as in a handler. What
+// stood in the guard's place until then tells whether it did.
+func TestAGuardThatGoesTellsWhoBlocksItsSignal(t *testing.T) {
+	for mask, want := range map[string]string{
+		"mask unblock": "did call: traps 0 deep 0 blocked 0 pending 0",
+		"mask block":   "did call: traps 0 deep 0 blocked 1 pending 0",
+	} {
+		for _, act := range []string{"act handle", "act default"} {
+			t.Run(mask+", "+act, func(t *testing.T) {
+				k := probe(t, "owntraps")
+				foo := k.symbol("foo")
+				k.prog.Do(act, "did")
+				action := k.prog.Do("ask", "did")
+				k.guard()
+				k.prog.Do(mask, "did")
+				k.do(func() error { return k.p.Space.Freeze(func(*Frozen) error { k.plant(foo); return nil }) })
+				k.onHit = func(th *Thread, _ arch.Regs) {
+					k.onHit = nil
+					th.blocks.trap = true
+					must(th.Proc.Remote(func(r *Remote) error { return r.Unguard(unix.SIGTRAP, foo, savedAction, scratchAction) }))
+				}
+				if got := k.prog.Do("call", "did"); got != want {
+					t.Errorf("the program says %q, want %q", got, want)
+				}
+				if got := k.prog.Do("ask", "did"); got != action {
+					t.Errorf("the action is %q, was %q", got, action)
+				}
+				k.endRoom()
+			})
+		}
+	}
+}
+
 // TestAProgramTakesItsGuardsPlace: it sets an action of its own, which is seen at the next SIGTRAP, or breakpoint.
 func TestAProgramTakesItsGuardsPlace(t *testing.T) {
 	for _, c := range []struct {

@@ -137,7 +137,7 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	switch ours := err == nil && now.handler == uintptr(handler) || lost; {
 	case err != nil:
 	case ours && !alone:
-		_, err = r.exchange(sig, saved, 0)
+		_, err = r.exchange(sig, saved, scratch)
 	case !ours && alone:
 		_, err = r.exchange(sig, scratch, 0)
 	}
@@ -192,6 +192,9 @@ func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, e
 		return nil, err
 	}
 	u := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
+	if sig == unix.SIGTRAP && action != 0 && u(0) != 0 {
+		r.kept++
+	}
 	return &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}, nil
 }
 

@@ -192,6 +192,12 @@ func (th *Thread) BlockSignals(m Sigset) error { return th.setSigmask(m) }
 // just before PTRACE_INTERRUPT stops for the latter first (get_signal in
 // kernel/signal.c looks at job control before the queue).
 func (th *Thread) pendingSynchronous() bool {
+	// A SIGTRAP that somebody sent may stand for a breakpoint too: see coalesced.
+	return th.waiting(func(s *Siginfo) bool { return s.Synchronous() || s.Signo() == unix.SIGTRAP && !th.blocksTrap() })
+}
+
+// waiting tells whether one of the first signals in the thread's own queue is one of those.
+func (th *Thread) waiting(is func(*Siginfo) bool) bool {
 	var infos [8]Siginfo
 	args := struct {
 		off   uint64
@@ -204,8 +210,7 @@ func (th *Thread) pendingSynchronous() bool {
 		return false
 	}
 	for i := range infos[:n] {
-		// A SIGTRAP that somebody sent may stand for a breakpoint too: see coalesced.
-		if infos[i].Synchronous() || infos[i].Signo() == unix.SIGTRAP && !th.blocksTrap() {
+		if is(&infos[i]) {
 			return true
 		}
 	}

@@ -96,16 +96,30 @@ func (t *Tracer) restoreTrap(th *Thread) {
 // trapPutBack is called when we have set the action of SIGTRAP. Threads that have come to a breakpoint before that may be handled after it: from the
 // action nobody can tell any more whether those block SIGTRAP. They are the ones that are known to have stopped, and those whose stop the kernel has still
 // to tell of. What comes to a breakpoint from here on tells it.
-func (t *Tracer) trapPutBack(p *Process) {
+//
+// kept says that there was a handler until then. So no thread that has stopped for a breakpoint, or is about to, had blocked SIGTRAP, but for those
+// from before an earlier time.
+func (t *Tracer) trapPutBack(p *Process, kept bool) {
 	const most = 16 // that are looked at
 	looked := 0
 	for _, th := range p.threads {
 		if th.state == stopped {
-			th.at.stale = true
+			th.trapSettled(kept)
 		} else if th.blocks.trap || th.blocks.inTrapHandler {
 			looked++
 			th.guard.pends = looked > most || th.hasTrap()
 		}
+	}
+}
+
+// trapSettled is trapPutBack for a thread that is stopped. It may have come to a breakpoint that it will be reported to have stopped for only next.
+func (th *Thread) trapSettled(kept bool) {
+	next := (th.blocks.trap || th.blocks.inTrapHandler) && th.at.stop.Reason != Breakpoint && th.waiting(func(s *Siginfo) bool { return s.Signo() == unix.SIGTRAP && s.Code() > 0 })
+	switch stale := th.at.stale || th.guard.pends; {
+	case !kept:
+		th.at.stale, th.guard.pends = true, th.guard.pends || next
+	case !stale && (next || th.at.stop.Reason == Breakpoint):
+		th.blocks.trap, th.blocks.inTrapHandler = false, false
 	}
 }
 
