@@ -196,6 +196,9 @@ func (th *Thread) pendingSynchronous() bool {
 	return th.waiting(func(s *Siginfo) bool { return s.Synchronous() || s.Signo() == unix.SIGTRAP && !th.blocksTrap() })
 }
 
+// forcedTrap tells of a SIGTRAP that an instruction has raised.
+func (s *Siginfo) forcedTrap() bool { return s.Signo() == unix.SIGTRAP && s.Code() > 0 }
+
 // waiting tells whether one of the first signals in the thread's own queue is one of those.
 func (th *Thread) waiting(is func(*Siginfo) bool) bool {
 	var infos [8]Siginfo

@@ -74,7 +74,9 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.trap.tellsOfMask()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
+	believed := th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler
+	blocked := (believed || p.trap.tellsOfMask()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
+	blocked = blocked && (believed || m == with || th.trapsAlone())
 	if blocked && !p.trap.guarded() && p.trap.handled() && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
@@ -114,7 +116,7 @@ func (t *Tracer) trapPutBack(p *Process, kept bool) {
 
 // trapSettled is trapPutBack for a thread that is stopped. It may have come to a breakpoint that it will be reported to have stopped for only next.
 func (th *Thread) trapSettled(kept bool) {
-	next := (th.blocks.trap || th.blocks.inTrapHandler) && th.at.stop.Reason != Breakpoint && th.waiting(func(s *Siginfo) bool { return s.Signo() == unix.SIGTRAP && s.Code() > 0 })
+	next := (th.blocks.trap || th.blocks.inTrapHandler) && th.at.stop.Reason != Breakpoint && th.waiting((*Siginfo).forcedTrap)
 	switch stale := th.at.stale || th.guard.pends; {
 	case !kept:
 		th.at.stale, th.guard.pends = true, th.guard.pends || next
@@ -140,6 +142,23 @@ func (th *Thread) hasTrap() bool {
 func (th *Thread) RestoreTrap() {
 	th.Proc.tracer.restoreTrap(th)
 	th.guard.restored = true
+}
+
+// trapsAlone tells that the action tells of this thread: no other one of the process may have come to a breakpoint that is not handled yet. Of several
+// that have, one blocked SIGTRAP, and nobody can tell which. One that is made to block it though it did not would die of its own next trap.
+func (th *Thread) trapsAlone() bool {
+	const most = 16 // that are looked at
+	if len(th.Proc.threads) > most {
+		return false
+	}
+	for _, o := range th.Proc.threads {
+		switch {
+		case o == th || o.state == exiting:
+		case o.state != stopped && o.hasTrap(), o.state == stopped && (o.queued && o.at.stop.Reason == Breakpoint || o.waiting((*Siginfo).forcedTrap)):
+			return false
+		}
+	}
+	return !th.at.stale
 }
 
 // askTrap is called when the handler of SIGTRAP has gone and there is no guard, so that the program may have taken it away itself. A breakpoint changes the
