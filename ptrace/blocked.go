@@ -80,6 +80,6 @@ type guardView struct {
 	told     arch.Addr // if not 0: where the thread stands with that one, of which the Handler has been told
 	restored bool      // see RestoreTrap
 	unsure   bool      // the thread has come to a breakpoint since the guard was last seen in its place
-	pends    bool      // it may have come to one before the guard was last put back, and stops for that only now
+	next     trapSight // of the breakpoint that it may have come to already, and stops for only now
 	answered bool      // and by the last one it is known to have blocked SIGTRAP, which it does again
 }

@@ -228,7 +228,7 @@ func (t *Tracer) checkGuard(p *Process) {
 	case err != nil:
 	case Sigset(st.SigCgt).Has(unix.SIGTRAP):
 		for _, th := range p.threads {
-			th.guard.unsure = th.guard.unsure && th.at.stale // else it did not block the signal
+			th.guard.unsure = th.guard.unsure && th.at.sight == stale // else it did not block the signal
 		}
 	case !t.noteIgnored(p, &st):
 		t.regainGuard(p)

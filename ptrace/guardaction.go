@@ -192,10 +192,11 @@ func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, e
 		return nil, err
 	}
 	u := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
-	if sig == unix.SIGTRAP && action != 0 && u(0) != 0 {
-		r.kept++
+	was := &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}
+	if sig == unix.SIGTRAP && action != 0 {
+		r.trap.replaced(was, &r.th.Proc.trap)
 	}
-	return &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}, nil
+	return was, nil
 }
 
 func (r *Remote) putAction(at arch.Addr, sa *sigaction) error {

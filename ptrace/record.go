@@ -26,8 +26,12 @@ func (t *Tracer) record(s Stop) *Thread {
 		return th
 	}
 	th.state, th.seen, th.idle = stopped, true, false
-	if s.Reason == Signal && s.Signal == unix.SIGTRAP {
-		th.at.stale, th.guard.pends = th.guard.pends, false
+	switch trap := s.Reason == Signal && s.Signal == unix.SIGTRAP; {
+	case th.guard.next == asks:
+	case trap:
+		th.at.sight, th.guard.next = th.guard.next, asks
+	case !th.waiting((*Siginfo).forcedTrap): // it had stopped for this
+		th.guard.next = asks
 	}
 	begins := th.noteHalt(s)
 	th.noteContinue()

@@ -14,11 +14,11 @@ import (
 // Remote runs system calls in the target on behalf of the tracer. It is valid
 // inside the function given to Space.Remote.
 type Remote struct {
-	th          *Thread
-	insn        arch.Addr
-	own         Sigset    // what the thread blocked before
-	late        []Siginfo // of signals that came in between
-	traps, kept int       // how often the action of SIGTRAP was set, and how often of these in place of one that no breakpoint had reset
+	th   *Thread
+	insn arch.Addr
+	own  Sigset    // what the thread blocked before
+	late []Siginfo // of signals that came in between
+	trap trapSets  // of the action of SIGTRAP
 }
 
 // keepLate keeps the signal that the thread has stopped for while it makes system calls for us, to be sent again at the
@@ -123,8 +123,8 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 		}
 		th.at, th.at.errand.sheltered = before, false
 		th.eraseMark()
-		if r.traps > 0 {
-			th.Proc.tracer.trapPutBack(th.Proc, r.kept == r.traps)
+		if r.trap.sets > 0 {
+			th.Proc.tracer.trapPutBack(th.Proc, r.trap)
 		}
 	}()
 	if over != nil {
@@ -198,7 +198,7 @@ func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 	copy(six[:], args)
 	if nr == unix.SYS_RT_SIGACTION && six[1] != 0 {
 		if six[0] == uint64(unix.SIGTRAP) {
-			r.traps++
+			r.trap.sets++
 		}
 		r.th.alone().actions &^= sigbit(unix.Signal(six[0])) // who knows what it sets says so
 	}

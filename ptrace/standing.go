@@ -47,7 +47,8 @@ type halt struct {
 	injectable bool      // a signal-delivery-stop, from which one signal can be delivered
 	inCopy     bool      // the thread was sent into code of ours, which a guard knows: it needs no mark for that (reap.go)
 	again      bool      // the signal is one that we have sent again, to this thread alone: see sendOn
-	stale      bool      // the action of SIGTRAP was put back since: it does not tell what the breakpoint has done to it (trap.go)
+	sight      trapSight // what the action of SIGTRAP tells of its breakpoint
+	judged     bool      // it was judged whether the thread blocks SIGTRAP (restoreTrap)
 	committed  bool      // the stop that is about to be taken ends where its registers say already (Commit)
 	trapped    arch.Addr // if not 0: the instruction pointer that TrappedAt has given it, behind a breakpoint that it has not executed
 	regs       registers
@@ -69,7 +70,8 @@ type registers struct {
 
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
-	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale, s.maskRead = stop, false, false, false, false, false, false
+	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.sight, s.maskRead = stop, false, false, false, false, asks, false
+	s.judged = false
 	s.trapped, s.toldRead = 0, false
 }
 

@@ -51,7 +51,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		th.guard.restored = false
 		return
 	}
-	th.guard.unsure, th.guard.answered = true, false
+	th.guard.unsure, th.guard.answered, th.at.judged = true, false, true
 	t.checkGuard(p)
 	if th.owed.mask != nil || !p.trap.matters() && !th.blocks.trap && !th.blocks.all {
 		return
@@ -74,9 +74,16 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
+	if th.at.sight == free {
+		th.blocks.trap, th.blocks.all, th.blocks.inTrapHandler = false, false, false
+		return
+	}
 	believed := th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler
 	blocked := (believed || p.trap.tellsOfMask()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
-	blocked = blocked && (believed || m == with || th.trapsAlone())
+	if blocked && !believed && m != with {
+		blocked = th.trapsAlone()
+		th.blocks.trap = blocked
+	}
 	if blocked && !p.trap.guarded() && p.trap.handled() && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
@@ -95,34 +102,73 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 }
 
+// trapSight is what the action of SIGTRAP tells of a thread's breakpoint: whether the thread had the signal blocked there.
+type trapSight uint8
+
+const (
+	asks  trapSight = iota // it is to be asked when the thread is handled
+	stale                  // nothing: we have set it since
+	free                   // the thread had not
+)
+
+// trapSets are what calls have set as the action of SIGTRAP: how often, and how often in place of a handler, or of what a breakpoint had left of one.
+type trapSets struct{ sets, kept, lost int }
+
+// replaced notes what an action was set in place of, of a process with the actions a.
+func (ts *trapSets) replaced(was *sigaction, a *trapAction) {
+	switch {
+	case was.handler != 0:
+		ts.kept++
+	case a.left(was):
+		ts.lost++
+	}
+}
+
 // trapPutBack is called when we have set the action of SIGTRAP. Threads that have come to a breakpoint before that may be handled after it: from the
 // action nobody can tell any more whether those block SIGTRAP. They are the ones that are known to have stopped, and those whose stop the kernel has still
 // to tell of. What comes to a breakpoint from here on tells it.
 //
-// kept says that there was a handler until then. So no thread that has stopped for a breakpoint, or is about to, had blocked SIGTRAP, but for those
-// from before an earlier time.
-func (t *Tracer) trapPutBack(p *Process, kept bool) {
-	const most = 16 // that are looked at
-	looked := 0
+// What stood there until then tells of them: where it was a handler, none had SIGTRAP blocked, but for those from before an earlier time. Where a breakpoint
+// had reset it and there is one such thread, it was that.
+func (t *Tracer) trapPutBack(p *Process, was trapSets) {
+	const most = 16       // of those that are asked whether they have stopped
+	var open []*trapSight // of threads that nothing has been set for since they came to a breakpoint
+	var last *Thread      // of these
+	asked := 0
 	for _, th := range p.threads {
-		if th.state == stopped {
-			th.trapSettled(kept)
-		} else if th.blocks.trap || th.blocks.inTrapHandler {
-			looked++
-			th.guard.pends = looked > most || th.hasTrap()
+		sight := &th.at.sight
+		switch comes := th.comesToTrap(); {
+		case th.state == stopped:
+			if comes && th.at.stop.Reason != Breakpoint {
+				sight = &th.guard.next
+			}
+			if comes && *sight == asks {
+				open, last = append(open, sight), th
+			}
+			*sight = max(*sight, stale)
+		case th.blocks.trap || th.blocks.inTrapHandler || was.lost > 0:
+			asked++
+			if asked > most || th.hasTrap() {
+				th.guard.next = max(th.guard.next, stale)
+				open, last = append(open, nil), th
+			}
 		}
+	}
+	switch {
+	case was.kept == was.sets:
+		for _, sight := range open {
+			if sight != nil {
+				*sight = free
+			}
+		}
+	case was.lost == was.sets && len(open) == 1:
+		last.blocks.trap = true
 	}
 }
 
-// trapSettled is trapPutBack for a thread that is stopped. It may have come to a breakpoint that it will be reported to have stopped for only next.
-func (th *Thread) trapSettled(kept bool) {
-	next := (th.blocks.trap || th.blocks.inTrapHandler) && th.at.stop.Reason != Breakpoint && th.waiting((*Siginfo).forcedTrap)
-	switch stale := th.at.stale || th.guard.pends; {
-	case !kept:
-		th.at.stale, th.guard.pends = true, th.guard.pends || next
-	case !stale && (next || th.at.stop.Reason == Breakpoint):
-		th.blocks.trap, th.blocks.inTrapHandler = false, false
-	}
+// comesToTrap tells of a stopped thread that it has come to a breakpoint and is not handled yet. It may have stopped for something else before.
+func (th *Thread) comesToTrap() bool {
+	return th.state == stopped && (th.at.stop.Reason == Breakpoint && !th.at.judged || th.at.stop.Reason != Breakpoint && th.waiting((*Siginfo).forcedTrap))
 }
 
 // hasTrap tells whether the thread has a SIGTRAP pending, or has stopped. The kernel takes the signal from the queue and stops the thread under one lock
@@ -154,11 +200,11 @@ func (th *Thread) trapsAlone() bool {
 	for _, o := range th.Proc.threads {
 		switch {
 		case o == th || o.state == exiting:
-		case o.state != stopped && o.hasTrap(), o.state == stopped && (o.queued && o.at.stop.Reason == Breakpoint || o.waiting((*Siginfo).forcedTrap)):
+		case o.comesToTrap(), o.state != stopped && o.hasTrap():
 			return false
 		}
 	}
-	return !th.at.stale
+	return th.at.sight == asks
 }
 
 // askTrap is called when the handler of SIGTRAP has gone and there is no guard, so that the program may have taken it away itself. A breakpoint changes the
@@ -201,7 +247,7 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 // So it is with the guard in front of no handler, unless a breakpoint has taken that away some milliseconds before: then nobody can tell.
 func (th *Thread) keptHandler() bool {
 	p := th.Proc
-	if asks := p.trap.handled() || p.trap.guarded() && th.blocks.trap && !p.trap.regaining; !asks || th.at.stale {
+	if looks := p.trap.handled() || p.trap.guarded() && th.blocks.trap && !p.trap.regaining; !looks || th.at.sight == stale {
 		return false
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
