@@ -39,6 +39,8 @@ var victims = []victim{
 	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}, 0},
 	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}, 0},
 	{"gosrv", nil, "threads 4 300", "sum", []string{"runtime.sighandler", "main.target"}, syscall.SIGURG},
+	{"maskwalk", []string{"handle", "3"}, "walk 100", "did", []string{"foo", "on_user", "on_fault"}, 0},
+	{"maskwalk", []string{"default", "3"}, "walk 100", "did", []string{"foo", "on_user", "on_fault"}, 0},
 }
 
 // harsh: all that Go does at a signal is probed, and its handlers block all signals. One in some 500 of these
