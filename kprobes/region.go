@@ -118,11 +118,11 @@ func (m *memory) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, 
 	if errors.Is(err, ptrace.ErrSeccomp) || errors.Is(err, ptrace.ErrExited) || errors.Is(err, ptrace.ErrNoThread) {
 		return nil, nil, err
 	}
-	if err := m.d.space.MapPrivate(e); err != nil {
-		return nil, nil, err
+	if failed := m.d.space.MapPrivate(e); failed != nil {
+		return nil, nil, failed
 	}
 	mem := m.d.space.Text()
-	return trampoline.Remote(mem, ext.Data), trampoline.Remote(mem, ext.Code), nil
+	return trampoline.Remote(mem, ext.Data), trampoline.Unshared(mem, ext.Code, err), nil
 }
 
 // usedMappings is the target's maps with the directions in which they grow. heap is where brk(2) begins, which may not have been called yet: the kernel chooses a

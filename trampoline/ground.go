@@ -29,6 +29,9 @@ type chunk struct {
 func newDetourArena(a arch.Code, e Extent, data, code Store) (*Arena, error) {
 	bodies, shared := code.(bytesStore)
 	cells, ok := data.(bytesStore)
+	if remote, is := code.(remoteStore); is && remote.why != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotShared, remote.why)
+	}
 	if !shared || !ok {
 		return nil, fmt.Errorf("detours at %s: %w", e.Code, ErrNotShared)
 	}

@@ -54,12 +54,16 @@ func (s bytesStore) Write(off uint64, p []byte) error {
 type remoteStore struct {
 	mem arch.Memory
 	r   arch.Range
+	why error // unless it is nil: why it is not shared
 }
 
 // Remote is the store over r in the target's memory, for a mapping that the
 // tracer can't share: anonymous memory and caves. mem must be able to write
 // pages that the target can't.
-func Remote(mem arch.Memory, r arch.Range) Store { return remoteStore{mem, r} }
+func Remote(mem arch.Memory, r arch.Range) Store { return Unshared(mem, r, nil) }
+
+// Unshared is Remote for a mapping that was to be shared. why tells why it is not.
+func Unshared(mem arch.Memory, r arch.Range, why error) Store { return remoteStore{mem, r, why} }
 
 func (s remoteStore) at(off uint64, n int) (arch.Addr, error) {
 	if off > s.r.Len() || uint64(n) > s.r.Len()-off {
