@@ -12,7 +12,7 @@ import (
 // changes of that, and whenever it begins or ends, they see none of it.
 func TestMasksAreTheProgramsOwn(t *testing.T) {
 	rounds := testsize.Rounds(10, 100, 3000)
-	for _, kind := range []string{"handle", "nodefer", "block", "default"} {
+	for _, kind := range []string{"handle", "nodefer", "block", "ignore", "default"} {
 		for _, threads := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d threads", kind, threads), func(t *testing.T) {
 				prog := start(t, "maskwalk", kind, fmt.Sprint(threads))

@@ -178,6 +178,7 @@ func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
 func (t *Tracer) depart(th *Thread) error {
 	if th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep {
 		t.restoreTrap(th)
+		th.call.before.at.judged = true
 	}
 	th.resendTrap()
 	th.release()

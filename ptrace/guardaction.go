@@ -36,7 +36,9 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 		return err
 	}
 	was, err := r.exchange(sig, scratch, saved)
-	if err == nil && *was != *own { // another thread has set one meanwhile, or the default one has flags
+	if err == nil && was.handler == 0 && own.handler > sigIgn && was.rest() == own.rest() { // a breakpoint has reset it meanwhile
+		err = r.putAction(saved, own)
+	} else if err == nil && *was != *own { // another thread has set one meanwhile, or the default one has flags
 		own, sa = was, guardAction(was, g)
 		if err = ErrOnce; !own.once() {
 			if err = r.putAction(scratch, sa); err == nil {

@@ -30,7 +30,7 @@ func (t *Tracer) record(s Stop) *Thread {
 	case th.guard.next == asks:
 	case trap:
 		th.at.sight, th.guard.next = th.guard.next, asks
-	case !th.waiting((*Siginfo).forcedTrap): // it had stopped for this
+	case !th.comesToTrap(): // it had stopped for this
 		th.guard.next = asks
 	}
 	begins := th.noteHalt(s)
@@ -188,7 +188,7 @@ func (th *Thread) coalesced(info *Siginfo) bool {
 // blocksSent tells whether a SIGTRAP which was sent may have been pending while the thread ran on to where it stands.
 func (th *Thread) blocksSent() bool {
 	if !th.blocks.trap {
-		return false
+		return th.resetAlone()
 	}
 	m, err := th.sigmask()
 	return err != nil || !th.takenOut(m)

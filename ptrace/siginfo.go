@@ -196,10 +196,7 @@ func (th *Thread) pendingSynchronous() bool {
 	return th.waiting(func(s *Siginfo) bool { return s.Synchronous() || s.Signo() == unix.SIGTRAP && !th.blocksTrap() })
 }
 
-// forcedTrap tells of a SIGTRAP that an instruction has raised.
-func (s *Siginfo) forcedTrap() bool { return s.Signo() == unix.SIGTRAP && s.Code() > 0 }
-
-// waiting tells whether one of the first signals in the thread's own queue is one of those.
+// waiting tells whether a signal in the thread's own queue is one of those.
 func (th *Thread) waiting(is func(*Siginfo) bool) bool {
 	var infos [8]Siginfo
 	args := struct {
@@ -207,15 +204,20 @@ func (th *Thread) waiting(is func(*Siginfo) bool) bool {
 		flags uint32
 		nr    int32
 	}{nr: int32(len(infos))}
-	n, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, reqPeekSiginfo, uintptr(th.TID),
-		uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(&infos)), 0, 0)
-	if errno != 0 {
-		return false
-	}
-	for i := range infos[:n] {
-		if is(&infos[i]) {
-			return true
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, reqPeekSiginfo, uintptr(th.TID),
+			uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(&infos)), 0, 0)
+		if errno != 0 {
+			return false
+		}
+		for i := range infos[:n] {
+			if is(&infos[i]) {
+				return true
+			}
+		}
+		const most = 1 << 10 // a queue may be long (RLIMIT_SIGPENDING)
+		if args.off += uint64(n); int(n) < len(infos) || args.off >= most {
+			return false
 		}
 	}
-	return false
 }

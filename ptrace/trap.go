@@ -53,6 +53,9 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	th.guard.unsure, th.guard.answered, th.at.judged = true, false, true
 	t.checkGuard(p)
+	if th.owed.mask != nil && p.trap.handled() && !th.keptHandler() { // what it blocks is put back when its signals are released
+		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
+	}
 	if th.owed.mask != nil || !p.trap.matters() && !th.blocks.trap && !th.blocks.all {
 		return
 	}
@@ -80,9 +83,9 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	believed := th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler
 	blocked := (believed || p.trap.tellsOfMask()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
-	if blocked && !believed && m != with {
-		blocked = th.trapsAlone()
-		th.blocks.trap = blocked
+	unclear := blocked && !believed && m != with && !th.trapsAlone()
+	if blocked = blocked && !unclear; blocked && !believed {
+		th.blocks.trap = true
 	}
 	if blocked && !p.trap.guarded() && p.trap.handled() && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
@@ -97,89 +100,9 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		if blocked {
 			t.regainGuard(p)
 		}
-	case p.trap.ignored() || p.trap.handled() && blocked:
+	case p.trap.ignored() || p.trap.handled() && (blocked || unclear):
 		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
 	}
-}
-
-// trapSight is what the action of SIGTRAP tells of a thread's breakpoint: whether the thread had the signal blocked there.
-type trapSight uint8
-
-const (
-	asks  trapSight = iota // it is to be asked when the thread is handled
-	stale                  // nothing: we have set it since
-	free                   // the thread had not
-)
-
-// trapSets are what calls have set as the action of SIGTRAP: how often, and how often in place of a handler, or of what a breakpoint had left of one.
-type trapSets struct{ sets, kept, lost int }
-
-// replaced notes what an action was set in place of, of a process with the actions a.
-func (ts *trapSets) replaced(was *sigaction, a *trapAction) {
-	switch {
-	case was.handler != 0:
-		ts.kept++
-	case a.left(was):
-		ts.lost++
-	}
-}
-
-// trapPutBack is called when we have set the action of SIGTRAP. Threads that have come to a breakpoint before that may be handled after it: from the
-// action nobody can tell any more whether those block SIGTRAP. They are the ones that are known to have stopped, and those whose stop the kernel has still
-// to tell of. What comes to a breakpoint from here on tells it.
-//
-// What stood there until then tells of them: where it was a handler, none had SIGTRAP blocked, but for those from before an earlier time. Where a breakpoint
-// had reset it and there is one such thread, it was that.
-func (t *Tracer) trapPutBack(p *Process, was trapSets) {
-	const most = 16       // of those that are asked whether they have stopped
-	var open []*trapSight // of threads that nothing has been set for since they came to a breakpoint
-	var last *Thread      // of these
-	asked := 0
-	for _, th := range p.threads {
-		sight := &th.at.sight
-		switch comes := th.comesToTrap(); {
-		case th.state == stopped:
-			if comes && th.at.stop.Reason != Breakpoint {
-				sight = &th.guard.next
-			}
-			if comes && *sight == asks {
-				open, last = append(open, sight), th
-			}
-			*sight = max(*sight, stale)
-		case th.blocks.trap || th.blocks.inTrapHandler || was.lost > 0:
-			asked++
-			if asked > most || th.hasTrap() {
-				th.guard.next = max(th.guard.next, stale)
-				open, last = append(open, nil), th
-			}
-		}
-	}
-	switch {
-	case was.kept == was.sets:
-		for _, sight := range open {
-			if sight != nil {
-				*sight = free
-			}
-		}
-	case was.lost == was.sets && len(open) == 1:
-		last.blocks.trap = true
-	}
-}
-
-// comesToTrap tells of a stopped thread that it has come to a breakpoint and is not handled yet. It may have stopped for something else before.
-func (th *Thread) comesToTrap() bool {
-	return th.state == stopped && (th.at.stop.Reason == Breakpoint && !th.at.judged || th.at.stop.Reason != Breakpoint && th.waiting((*Siginfo).forcedTrap))
-}
-
-// hasTrap tells whether the thread has a SIGTRAP pending, or has stopped. The kernel takes the signal from the queue and stops the thread under one lock
-// (get_signal in kernel/signal.c), in this order; so it is looked at in this order, by two readings. In between the scheduler or a freezer may hold a thread for long.
-func (th *Thread) hasTrap() bool {
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || Sigset(st.SigPnd).Has(unix.SIGTRAP) {
-		return true
-	}
-	st, err = procfs.ReadStatus(th.Proc.PID, th.TID)
-	return err != nil || st.State == 't'
 }
 
 // RestoreTrap puts back the action and the mask of SIGTRAP now, during a Handler's
@@ -188,23 +111,6 @@ func (th *Thread) hasTrap() bool {
 func (th *Thread) RestoreTrap() {
 	th.Proc.tracer.restoreTrap(th)
 	th.guard.restored = true
-}
-
-// trapsAlone tells that the action tells of this thread: no other one of the process may have come to a breakpoint that is not handled yet. Of several
-// that have, one blocked SIGTRAP, and nobody can tell which. One that is made to block it though it did not would die of its own next trap.
-func (th *Thread) trapsAlone() bool {
-	const most = 16 // that are looked at
-	if len(th.Proc.threads) > most {
-		return false
-	}
-	for _, o := range th.Proc.threads {
-		switch {
-		case o == th || o.state == exiting:
-		case o.comesToTrap(), o.state != stopped && o.hasTrap():
-			return false
-		}
-	}
-	return th.at.sight == asks
 }
 
 // askTrap is called when the handler of SIGTRAP has gone and there is no guard, so that the program may have taken it away itself. A breakpoint changes the
@@ -382,13 +288,16 @@ func (r *Remote) judgeTrap(sent bool) (blocks bool, err error) {
 }
 
 // hitAlone tells whether th, and no other thread of the process, may have come to a breakpoint since the guard was last seen in its place.
-func (th *Thread) hitAlone() bool {
+func (th *Thread) hitAlone() bool { return th.guard.unsure && th.unsureAlone() }
+
+// unsureAlone tells that no other thread may have.
+func (th *Thread) unsureAlone() bool {
 	for _, other := range th.Proc.threads {
 		if other.guard.unsure && other != th {
 			return false
 		}
 	}
-	return th.guard.unsure
+	return true
 }
 
 // noteLoss is called before the guard is put back that a breakpoint has reset. It keeps what the action tells that stands there now of why: either
