@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/arg"
-	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
@@ -191,55 +189,8 @@ func (a Corrupt) bind(b binding) (effect, error) {
 	}}, nil
 }
 
-// Delay makes the thread go on later. All others run meanwhile.
-type Delay struct {
-	D      time.Duration
-	Jitter time.Duration // up to so much longer, by chance that follows from the rule's seed
-}
-
-func (a Delay) String() string {
-	if a.Jitter > 0 {
-		return fmt.Sprintf("delay %v..%v", a.D, a.D+a.Jitter)
-	}
-	return fmt.Sprintf("delay %v", a.D)
-}
-func (a Delay) ends() bool { return false }
-
-// nextDelay counts delays of random length.
-func (f *Fault) nextDelay() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.jitters++
-	return f.jitters
-}
-
-// delays notes until when a thread is delayed.
-func (f *Fault) delays(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if until := time.Now().Add(d); until.After(f.delayed) {
-		f.delayed = until
-	}
-}
-
 // delaySeed makes the random numbers of delays differ from those of decisions.
 const delaySeed = 0x64656c6179
-
-func (a Delay) bind(b binding) (effect, error) {
-	if a.D < 0 || a.Jitter < 0 || a.D+a.Jitter <= 0 {
-		return effect{}, errors.New("a delay must be more than 0")
-	}
-	seed := fault.Mix(b.fault.rule.Attr.Seed, delaySeed)
-	return effect{would: a.String(), do: func(c *Call) (string, error) {
-		d := a.D
-		if a.Jitter > 0 {
-			d += time.Duration(fault.Mix(seed, c.place.fault.nextDelay()) % uint64(a.Jitter+1))
-		}
-		c.Delay(d)
-		c.place.fault.delays(d)
-		return fmt.Sprintf("delay %v", d), nil
-	}}, nil
-}
 
 // Signal raises a signal in the thread, which gets it when it goes on.
 type Signal struct{ Signal unix.Signal }

@@ -1,21 +1,8 @@
 package kprobes
 
 import (
-	"slices"
-
 	"github.com/gokprobe/gokprobe/ptrace"
 )
-
-// miss counts a hit of a thread in which a handler runs already, for every probe of the site
-// (B26, B29). One that is there for other reasons than an enabled probe misses nothing.
-func (st *site) miss() {
-	if !slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
-		return
-	}
-	for _, kp := range st.probes {
-		kp.missed.add(MissNested, 1)
-	}
-}
 
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
 // took over: the thread then goes on where that handler left it (B2, B19).

@@ -132,25 +132,3 @@ func (hs *hits) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) ptra
 	}
 	return hs.proceed(th, ts, st, regs)
 }
-
-// newHit runs what is to run when st is hit, before the instruction. The answer is runPre's.
-func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
-	if st.linker {
-		hs.linkerCalled(ts, d)
-	}
-	if st.calls.unwinds {
-		hs.unwound(ts, d)
-	}
-	d.optimizer.hit(st)
-	if ts.outer != nil {
-		if !hs.s.registry.disarmed {
-			st.miss()
-		}
-		return false
-	}
-	ts.declined, ts.left = nil, false
-	if st.calls.any() && !d.released {
-		hs.returned(ts, st)
-	}
-	return hs.runPre(ts, st)
-}

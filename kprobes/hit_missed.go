@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -87,3 +88,36 @@ func (kp *Kprobe) Misses() Misses { return kp.missed.load() }
 
 // Misses counts what NMissed does by why. Safe for concurrent use.
 func (rp *Kretprobe) Misses() Misses { return rp.missed.load() }
+
+// newHit runs what is to run when st is hit, before the instruction. The answer is runPre's.
+func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
+	if st.linker {
+		hs.linkerCalled(ts, d)
+	}
+	if st.calls.unwinds {
+		hs.unwound(ts, d)
+	}
+	d.optimizer.hit(st)
+	if ts.outer != nil {
+		if !hs.s.registry.disarmed {
+			st.miss()
+		}
+		return false
+	}
+	ts.declined, ts.left = nil, false
+	if st.calls.any() && !d.released {
+		hs.returned(ts, st)
+	}
+	return hs.runPre(ts, st)
+}
+
+// miss counts a hit of a thread in which a handler runs already, for every probe of the site
+// (B26, B29). One that is there for other reasons than an enabled probe misses nothing.
+func (st *site) miss() {
+	if !slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
+		return
+	}
+	for _, kp := range st.probes {
+		kp.missed.add(MissNested, 1)
+	}
+}

@@ -29,7 +29,7 @@ var opening = map[string]string{
 	"internal/guardian/tracer.go":       "/dev/null",
 	"internal/lean/lean.go":             "/proc/self/statm",
 	"cmd/gokprobe/log.go":               "what the user names",
-	"internal/recovery/find.go":         "/proc/self/ns",
+	"internal/recovery/owner.go":        "/proc/self/ns",
 	"internal/procfs/fileid.go":         "nothing: it is given a file",
 	"internal/procfs/pagemap.go":        "/proc/PID/pagemap",
 	"internal/procfs/procfs.go":         "/proc/PID",
