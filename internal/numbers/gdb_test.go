@@ -348,7 +348,7 @@ func decoded(t *testing.T, v any) (out any) {
 }
 
 // same compares what we show with what gdb says, as far as each knows it.
-func same(ours, gdbs any) bool { return likeness(false).same(ours, gdbs) }
+func same(ours, gdbs any) bool { return likeness{}.same(ours, gdbs) }
 
 func rational(n json.Number) *big.Rat {
 	r, _ := new(big.Rat).SetString(n.String())

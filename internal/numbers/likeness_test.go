@@ -6,10 +6,13 @@ import (
 	"strings"
 )
 
-// likeness compares what we show with what gdb says, as far as each knows it. It is true where we have shown only some of the value.
-type likeness bool
+// likeness compares what we show with what gdb says, as far as each knows it.
+type likeness struct {
+	cut   bool                       // we have shown only some of the value
+	named func(at, name string) bool // of a function: it has the name; may be nil
+}
 
-func (cut likeness) same(ours, gdbs any) bool {
+func (l likeness) same(ours, gdbs any) bool {
 	if ours == "…" { // it is too deep to be shown
 		return true
 	}
@@ -19,40 +22,40 @@ func (cut likeness) same(ours, gdbs any) bool {
 			return true
 		}
 		o, ok := ours.(map[string]any)
-		return ok && cut.members(o, g)
+		return ok && l.members(o, g)
 	case []any:
 		o, ok := ours.([]any)
-		return ok && cut.elements(o, g)
+		return ok && l.elements(o, g)
 	case json.Number:
 		o, ok := ours.(json.Number)
 		return ok && rational(o).Cmp(rational(g)) == 0
 	case string:
 		o, ok := ours.(string)
-		return ok && cut.text(o, g)
+		return ok && (l.text(o, g) || l.named != nil && l.named(g, o))
 	}
 	return ours == gdbs
 }
 
-func (cut likeness) members(ours, gdbs map[string]any) bool {
+func (l likeness) members(ours, gdbs map[string]any) bool {
 	for name, o := range ours {
 		g, named := gdbs[name]
-		if !named || o != nil && !cut.same(o, g) {
+		if !named || o != nil && !l.same(o, g) {
 			return false
 		}
 	}
-	return bool(cut) || len(ours) == len(gdbs)
+	return l.cut || len(ours) == len(gdbs)
 }
 
 // elements: behind the first ones of a list we say that there are more. gdb's list is cut where it is longer than ours.
-func (cut likeness) elements(ours, gdbs []any) bool {
-	if n := len(ours) - 1; cut && n >= 0 && ours[n] == "…" && len(gdbs) > n {
+func (l likeness) elements(ours, gdbs []any) bool {
+	if n := len(ours) - 1; l.cut && n >= 0 && ours[n] == "…" && len(gdbs) > n {
 		ours, gdbs = ours[:n], gdbs[:n]
 	}
-	if cut && len(gdbs) > len(ours) {
+	if l.cut && len(gdbs) > len(ours) {
 		gdbs = gdbs[:len(ours)] // what may be shown in all is used up
 	}
 	for i, o := range ours {
-		if i == len(gdbs) || o != nil && !cut.same(o, gdbs[i]) {
+		if i == len(gdbs) || o != nil && !l.same(o, gdbs[i]) {
 			return false
 		}
 	}
@@ -62,9 +65,9 @@ func (cut likeness) elements(ours, gdbs []any) bool {
 // noText stands for bytes that are no characters.
 var noText = regexp.MustCompile("\uFFFD+")
 
-func (cut likeness) text(ours, gdbs string) bool {
+func (l likeness) text(ours, gdbs string) bool {
 	ours, gdbs = noText.ReplaceAllString(ours, "\uFFFD"), noText.ReplaceAllString(gdbs, "\uFFFD")
-	if short, more := strings.CutSuffix(ours, "…"); more && bool(cut) {
+	if short, more := strings.CutSuffix(ours, "…"); more && l.cut {
 		return strings.HasPrefix(gdbs, strings.TrimSuffix(short, "\uFFFD"))
 	}
 	return ours == gdbs

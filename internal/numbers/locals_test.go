@@ -22,7 +22,7 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}, []string{"-gdwarf-4", "-w", "-O2"}) {
 				r := rand.New(rand.NewPCG(seed, uint64(100*round+10*i+j)))
 				l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d round %d %s %v", seed, round, compiler, flags)}
-				l.choose = l.statements
+				l.choose = func() visit { return l.statements("random.c") }
 				l.run(maker{name: compiler, suffix: ".c"}.compile(t, flags, (&localsGen{Rand: r}).program()))
 			}
 		}
@@ -33,11 +33,11 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 	}
 }
 
-// statements are all statements of a random program.
-func (l *looking) statements() visit {
+// statements are all statements of a file.
+func (l *looking) statements(file string) visit {
 	var list []arch.Addr
 	for line := range 1000 {
-		found, _ := l.table.Resolve(l.Context(), fmt.Sprintf("random.c:%d", line))
+		found, _ := l.table.Resolve(l.Context(), fmt.Sprintf("%s:%d", file, line))
 		for _, f := range found {
 			list = append(list, f.Addr)
 		}

@@ -36,6 +36,11 @@ func (l *locals) String() string {
 		l.stops, l.same, l.reached, l.ours, l.gdbs, l.neither, l.excepted)
 }
 
+func (l *locals) add(o locals) {
+	l.stops, l.same, l.reached, l.excepted = l.stops+o.stops, l.same+o.same, l.reached+o.reached, l.excepted+o.excepted
+	l.ours, l.gdbs, l.neither = l.ours+o.ours, l.gdbs+o.gdbs, l.neither+o.neither
+}
+
 // visit is what gdb is to do in a program.
 type visit struct {
 	Places []arch.Addr `json:"places"` // where it stops first
@@ -50,9 +55,7 @@ type visit struct {
 
 // difference is what gdb and we may say otherwise of a value, and why.
 type difference struct {
-	suffixes []string // of the sources' names
-	// what matches "NAME TYPE = OURS | GDBS" of the value.
-	what *regexp.Regexp
+	what *regexp.Regexp // matches "NAME TYPE = OURS | GDBS" of the value
 	why  string
 }
 
@@ -164,7 +167,9 @@ func (l *looking) look(text []byte) {
 	l.stops++
 	seen, err := l.table.Variables(s.At)
 	if err != nil {
-		l.Errorf("%s: %s: %v", l.what, s.At, err)
+		if len(s.Values) > 0 { // else it is in assembly
+			l.Errorf("%s: %s: %v", l.what, s.At, err)
+		}
 		return
 	}
 	l.reach(&s, seen, regs)
@@ -198,7 +203,7 @@ func (l *looking) look(text []byte) {
 
 // judge tells that gdb says the same of a value. Else the test fails, or there is a reason.
 func (l *looking) judge(s *stop, name string, mine symbols.Value, gdbs opinion) bool {
-	if gdbs.Why == "" && likeness(strings.Contains(mine.Text, "…")).same(decoded(l.T, mine.JSON), gdbs.Value) {
+	if gdbs.Why == "" && (likeness{strings.Contains(mine.Text, "…"), l.isFunction}).same(decoded(l.T, mine.JSON), gdbs.Value) {
 		return true
 	}
 	theirs := asJSON(gdbs.Value)
@@ -214,6 +219,16 @@ func (l *looking) judge(s *stop, name string, mine symbols.Value, gdbs opinion) 
 	file, line, _ := l.table.Line(s.At)
 	l.Errorf("%s: at %s %s in %s (%s:%d): %s", l.what, s.At, loc, s.Function, file, line, text)
 	return false
+}
+
+// isFunction tells that a function which we name is at the address that gdb has.
+func (l *looking) isFunction(address, name string) bool {
+	var at uint64
+	if n, _ := fmt.Sscanf(address, "0x%x", &at); n != 1 {
+		return false
+	}
+	loc, ok := l.table.Lookup(arch.Addr(at))
+	return ok && loc.Offset == 0 && name == loc.Symbol.Name
 }
 
 // lacks notes why we do not know what gdb knows.
@@ -249,7 +264,9 @@ func (l *looking) reach(s *stop, seen symbols.Variables, regs arch.Regs) {
 				l.reached++
 			}
 		case gdbs.Why == "" && all[i].Value(regs, l.mem).Err == nil && !errors.Is(err, symbols.ErrNoAddress):
-			l.judge(s, text, symbols.Value{Text: "?", JSON: "?"}, gdbs)
+			if !strings.Contains(asJSON(gdbs.Value), "Cannot access memory") {
+				l.judge(s, text, symbols.Value{JSON: "not known: " + err.Error()}, gdbs)
+			}
 		}
 	}
 }

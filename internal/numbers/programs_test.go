@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,17 @@ import (
 //go:embed testdata/work.py
 var workOfPython []byte
 
+// inPrograms is where gdb and we differ.
+var inPrograms = []difference{
+	{regexp.MustCompile(`not known: (value has been )?optimized out$`),
+		"gdb does not know what a function was called with where the call's entry in the debug information does not name the function; we read it in the instruction"},
+	{regexp.MustCompile(`PyArena = "not known: its type is not understood|ctx_->\w+ .* = "not known: step 1: not a pointer to a structure`),
+		"gdb looks for a structure that a file only declares in others, by its name; in another program two may be called so"},
+	{regexp.MustCompile(`(PyInterpreterState|arena_map_bot_t|arena_coverage_t \[16384\]|struct type_cache|struct type_cache_entry \[4096\]) = "not known.*how the value is passed`),
+		"we show nothing of values of more than 64 KiB"},
+	{regexp.MustCompile(` char \[\] = "not known`), "gdb shows an array whose end is not told as a text"},
+}
+
 // TestGdbGivesTheSameVariablesOfPrograms: at random instructions of programs that are in use, too.
 func TestGdbGivesTheSameVariablesOfPrograms(t *testing.T) {
 	seed := testprog.Seed(t, 20261129)
@@ -25,20 +37,21 @@ func TestGdbGivesTheSameVariablesOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all locals
-	for i, x := range []struct{ bin, arguments, module, often string }{
-		{"/usr/bin/python3", "-S " + script, "python3.11", "PyObject_Malloc PyDict_SetItem PyTuple_New _Py_CheckFunctionResult"},
+	for i, x := range []struct{ bin, arguments, often string }{
+		{"/usr/bin/python3", "-S " + script, "PyObject_Malloc PyDict_SetItem PyTuple_New _Py_CheckFunctionResult"},
 	} {
-		l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d %s", seed, x.bin), arguments: x.arguments}
+		l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d %s", seed, x.bin), arguments: x.arguments, differences: inPrograms}
 		l.choose = func() visit {
-			return l.somewhere(rand.New(rand.NewPCG(seed, uint64(i))), x.module, strings.Fields(x.often), testsize.Rounds(400, 800, 10000))
+			return l.somewhere(rand.New(rand.NewPCG(seed, uint64(i))), strings.Fields(x.often), testsize.Rounds(200, 400, 10000))
 		}
 		l.run(x.bin)
 	}
 	t.Log(&all)
 }
 
-// somewhere is a visit of so many places of a module: behind calls of functions that are called often, and of some that may be.
-func (l *looking) somewhere(r *rand.Rand, module string, often []string, stops int) visit {
+// somewhere is a visit of so many places of the program: behind calls of functions that are called often, and of some that may be.
+func (l *looking) somewhere(r *rand.Rand, often []string, stops int) visit {
+	module := filepath.Base(l.table.Modules()[0].Path)
 	found, err := l.table.Resolve(l.Context(), module+":*")
 	if err != nil {
 		l.Fatal(err)

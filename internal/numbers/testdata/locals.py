@@ -113,7 +113,7 @@ def registers(frame):
 
 
 def report():
-    """Tells what is seen here. False where there is no source."""
+    """Tells what is seen here, on a line of its own: gdb may have begun one. False where there is no source."""
     frame = gdb.newest_frame()
     try:
         symbols = seen(frame)
@@ -123,7 +123,7 @@ def report():
     for name, s in symbols.items():
         values[name]["param"] = s.is_argument
     function = frame.function()
-    print(json.dumps({"at": frame.pc(), "function": function.name if function else "", "registers": registers(frame), "values": values, "paths": reached(frame, symbols)}), flush=True)
+    print("\n" + json.dumps({"at": frame.pc(), "function": function.name if function else "", "registers": registers(frame), "values": values, "paths": reached(frame, symbols)}), flush=True)
     sys.stdin.readline()
     return True
 
@@ -170,7 +170,7 @@ def look():
         if left == 0:
             gdb.execute("kill")
             break
-    print("told", flush=True)
+    print("\ntold", flush=True)
 
 
 look()
