@@ -18,7 +18,7 @@ func (l likeness) same(ours, gdbs any) bool {
 	}
 	switch g := gdbs.(type) {
 	case map[string]any:
-		if _, unknown := g["?"]; unknown {
+		if _, unknown := g["?"].(string); unknown {
 			return true
 		}
 		o, ok := ours.(map[string]any)

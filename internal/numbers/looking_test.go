@@ -65,6 +65,7 @@ type looking struct {
 	*locals
 	what        string
 	arguments   string // of the program, as a shell reads them
+	isGo        bool   // where gdb takes named results for parameters
 	differences []difference
 	choose      func() visit // once the program runs
 	table       *symbols.Table
@@ -178,7 +179,7 @@ func (l *looking) look(text []byte) {
 		if i < len(seen.Params) && slices.ContainsFunc(seen.Locals, func(q symbols.Param) bool { return q.Name == p.Name }) {
 			continue // it is hidden
 		}
-		if gdbs, met := s.Values[p.Name]; met && gdbs.Why == "" && gdbs.Param != (i < len(seen.Params)) {
+		if gdbs, met := s.Values[p.Name]; met && gdbs.Why == "" && gdbs.Param != (i < len(seen.Params)) && !l.isGo {
 			l.Errorf("%s: %s: to gdb %s is a parameter: %t", l.what, s.At, p.Name, gdbs.Param)
 		}
 		ours[p.Name] = p.Value(regs, l.mem)

@@ -47,6 +47,9 @@ func TestGdbGivesTheSameVariablesOfPrograms(t *testing.T) {
 		l.run(x.bin)
 	}
 	t.Log(&all)
+	if least := testsize.Rounds(300, 600, 10000); all.same < least || all.reached < least {
+		t.Errorf("%d values were compared, and %d that are reached from them", all.same, all.reached)
+	}
 }
 
 // somewhere is a visit of so many places of the program: behind calls of functions that are called often, and of some that may be.

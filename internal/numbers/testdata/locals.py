@@ -55,16 +55,22 @@ def paths(name, v):
         return {"*" + name: v.dereference, **more}
     if t.code == gdb.TYPE_CODE_PTR:
         out = {"%s->%s" % (name, f.name): lambda f=f: v.dereference()[f] for f in members(t.target().strip_typedefs())}
-        if t.target().strip_typedefs().code not in (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_VOID):
+        if t.target().strip_typedefs().code not in (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_VOID) and not re.match(r"map<", t.target().name or ""):
             out["*" + name] = v.dereference
         return out
     return {"%s.%s" % (name, f.name): lambda f=f: v[f] for f in members(t)}
 
 
+# What Go's own types consist of: no names of the source.
+OF_GO = [{"str", "len"}, {"array", "len", "cap"}, {"tab", "data"}, {"_type", "data"}]
+
+
 def members(t):
     if t.code not in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
         return []
-    named = [f for f in t.fields() if f.name and hasattr(f, "bitpos") and not f.is_base_class and re.match(r"\w+$", f.name)]
+    if set(f.name for f in t.fields()) in OF_GO or re.match(r"map<", t.name or ""):
+        return []
+    named = [f for f in t.fields() if f.name and hasattr(f, "bitpos") and not f.is_base_class and re.match(r"\w+$", f.name) and f.type.name != "%s::%s" % (t.name, f.name)]  # nor a variant of Rust's
     return random.sample(named, min(len(named), 3))
 
 
@@ -92,6 +98,8 @@ def reached(frame, symbols):
     out = {}
     for name, s in symbols.items():
         try:
+            if not re.match(r"\w+$", name):
+                continue
             v = s.value(physical(frame))
             for path, value in (own if is_own(v.type.strip_typedefs()) else paths)(name, v).items():
                 out[path] = told(value)
@@ -157,19 +165,27 @@ def stops(job):
 
 def look():
     gdb.execute("set confirm off")
+    gdb.execute("set breakpoint pending off")
     gdb.execute("set breakpoint always-inserted on")
-    gdb.execute("tbreak main", to_string=True)
+    try:
+        gdb.execute("tbreak main.main", to_string=True)
+    except gdb.error:
+        gdb.execute("tbreak main", to_string=True)
     gdb.execute("run %s < /dev/null > /dev/null" % os.environ["GDB_ARGUMENTS"], to_string=True)
     gdb.execute("set scheduler-locking step")
     print("pid %d" % gdb.selected_inferior().pid, flush=True)
     job = json.loads(sys.stdin.readline())
     random.seed(job["seed"])
     left = job["stops"]
-    for _ in stops(job):
-        left -= report()
-        if left == 0:
-            gdb.execute("kill")
-            break
+    try:
+        for _ in stops(job):
+            left -= report()
+            if left == 0:
+                gdb.execute("kill")
+                break
+    except gdb.error as e:
+        if "No such process" not in str(e):  # else it ends while gdb looks: its threads do one by one
+            raise
     print("\ntold", flush=True)
 
 

@@ -19,6 +19,9 @@ class Unknown(Exception):
 WHYS = (Unknown, gdb.error, ValueError, KeyError)
 
 
+# Classes of libraries that we show by what they hold, or as a pointer.
+LIBRARY = re.compile(r"(std|alloc|core::(ptr|slice|cell|num))::")
+
 # So much is told of a text and of an array: more than we show.
 MOST_BYTES, MOST_ELEMENTS = 80, 9
 
@@ -98,12 +101,16 @@ def scalar(v, of, is_number):
                 raise
     if is_number:
         return int(v)
+    if t.code == gdb.TYPE_CODE_PTR and re.match(r"map<", t.target().name or ""):
+        raise Unknown("Go's maps are pointers to gdb")
     if t.code == gdb.TYPE_CODE_BOOL:
         return bool(int(v))
     if t.code == gdb.TYPE_CODE_ENUM:
         return enumerator(v)
     if t.code == gdb.TYPE_CODE_PTR:
         return hex(int(v))
+    if t.code == gdb.TYPE_CODE_CHAR and t.sizeof == 4:
+        return chr(int(v))
     return int(v)
 
 
@@ -116,17 +123,28 @@ def enumerator(v):
 def structure(v, t, of):
     fields = [f for f in t.fields() if hasattr(f, "bitpos")]  # others are static
     names = [f.name for f in fields]
+    if names == ["data_ptr", "length"] and t.name != "&str":  # Rust's slices
+        return [of((v["data_ptr"] + i).dereference()) for i in range(min(int(v["length"]), MOST_ELEMENTS))]
     if names in (["str", "len"], ["data_ptr", "length"]):  # texts of Go and Rust
         return text(int(v[names[0]]), int(v[names[1]]))
     if names == ["array", "len", "cap"]:  # Go's slices
         return [of(v["array"][i]) for i in range(min(int(v["len"]), MOST_ELEMENTS))]
     if names in (["_type", "data"], ["tab", "data"]):
         raise Unknown("Go's interfaces are two words to gdb")
+    if names == [None]:
+        raise Unknown("gdb finds no variant")
     if names and names[0] is None:  # an enumeration with data of Rust's: its number, and the one member that it has
         return variant(names[1], v[names[1]], of)
     if len(names) == 1 and t.fields()[0].type.name == "%s::%s" % (t.name, names[0]):  # one that has no other member
         return variant(names[0], v[names[0]], of)
-    return {f.name or f.type.name or "": of(v[f]) for f in fields}
+    if LIBRARY.match(str(t.unqualified())):
+        raise Unknown("a class of the library")
+    return {member(f): of(v[f]) for f in fields}
+
+
+def member(f):
+    """A member's name; a class from which others inherit is known by its own, without those around it."""
+    return re.sub(r"^(\w+::)*", "", f.name) if f.is_base_class else f.name or f.type.name or "?"
 
 
 def variant(name, v, of):
