@@ -68,8 +68,11 @@ type looking struct {
 	isGo        bool   // where gdb takes named results for parameters
 	differences []difference
 	choose      func() visit // once the program runs
-	table       *symbols.Table
-	mem         arch.Memory
+	// With answer, gdb runs this script in the place of locals.py, and answer is what it is told behind each line of JSON.
+	script []byte
+	answer func(text []byte) (told any)
+	table  *symbols.Table
+	mem    arch.Memory
 }
 
 // stop is what gdb tells where it has stopped.
@@ -93,7 +96,11 @@ type opinion struct {
 
 func (l *looking) run(bin string) {
 	dir := l.TempDir()
-	for name, b := range map[string][]byte{"values.py": gdbValues, "locals.py": gdbLocals} {
+	script := l.script
+	if l.answer == nil {
+		script = gdbLocals
+	}
+	for name, b := range map[string][]byte{"values.py": gdbValues, "locals.py": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 			l.Fatal(err)
 		}
@@ -123,9 +130,15 @@ func (l *looking) run(bin string) {
 		case n == 1:
 			l.open(pid)
 			defer l.table.Close()
-			answer = asJSON(l.choose())
+			if l.choose == nil {
+				answer = asJSON(l.answer(nil))
+			} else {
+				answer = asJSON(l.choose())
+			}
 		case string(text) == "told\n":
 			told = true
+		case text[0] == '{' && l.answer != nil:
+			answer = asJSON(l.answer(text))
 		case text[0] == '{':
 			l.look(text)
 		default:
