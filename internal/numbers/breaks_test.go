@@ -47,7 +47,7 @@ func TestGdbStopsInTheSameCopies(t *testing.T) {
 		}
 	}
 	t.Logf("%d copies of %d functions are the same", places, functions)
-	if functions < 60 || places < 2*functions {
+	if functions < 60 || places < functions {
 		t.Errorf("%d copies of %d functions were compared", places, functions)
 	}
 }

@@ -19,7 +19,7 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 	var all locals
 	for round := range testsize.Rounds(1, 1, 20) {
 		for i, compiler := range []string{"gcc", "clang"} {
-			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}, []string{"-gdwarf-4", "-w", "-O2"}) {
+			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}, []string{"-gdwarf-4", "-w", "-O2"}, []string{"-g", "-w", "-O3", "-flto"}) {
 				r := rand.New(rand.NewPCG(seed, uint64(100*round+10*i+j)))
 				l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d round %d %s %v", seed, round, compiler, flags)}
 				l.choose = func() visit { return l.statements("random.c") }

@@ -28,10 +28,15 @@ def names(file):
     return sorted({re.sub(r"\(.*", "", n) for n in all if not NAMELESS.search(n)})
 
 
+def is_in(name, pc):
+    """Whether a function of pc is described in the named one: gdb takes `f(int)::$_0::operator()` for f, too."""
+    return any(re.match(re.escape(name) + r"\(.*\)::", f.name) for f in functions_at(pc))
+
+
 def stops(name):
     point = gdb.Breakpoint("-qualified -function %s" % name, internal=True)
     try:
-        return [l.address for l in point.locations if l.address]
+        return [l.address for l in point.locations if l.address and not is_in(name, l.address)]
     finally:
         point.delete()
 
