@@ -30,6 +30,9 @@ func (l likeness) same(ours, gdbs any) bool {
 		o, ok := ours.(json.Number)
 		return ok && rational(o).Cmp(rational(g)) == 0
 	case string:
+		if ours == nil { // Go's nil
+			return g == "0x0"
+		}
 		o, ok := ours.(string)
 		return ok && (l.text(o, g) || l.named != nil && l.named(g, o))
 	}

@@ -42,12 +42,12 @@ func TestGdbGivesTheSameVariablesOfPrograms(t *testing.T) {
 	} {
 		l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d %s", seed, x.bin), arguments: x.arguments, differences: inPrograms}
 		l.choose = func() visit {
-			return l.somewhere(rand.New(rand.NewPCG(seed, uint64(i))), strings.Fields(x.often), testsize.Rounds(200, 400, 10000))
+			return l.somewhere(rand.New(rand.NewPCG(seed, uint64(i))), strings.Fields(x.often), testsize.Rounds(150, 250, 10000))
 		}
 		l.run(x.bin)
 	}
 	t.Log(&all)
-	if least := testsize.Rounds(300, 600, 10000); all.same < least || all.reached < least {
+	if least := testsize.Rounds(200, 400, 10000); all.same < least || all.reached < least {
 		t.Errorf("%d values were compared, and %d that are reached from them", all.same, all.reached)
 	}
 }
