@@ -61,7 +61,10 @@ type unit struct {
 	hasRustMemory bool
 
 	funcOnce sync.Once
-	funcs    []function
+	// innerFuncs are those that are described in others.
+	innerFuncs []function
+	innerOnce  sync.Once
+	funcs      []function
 
 	optimizedOnce sync.Once
 	isOptimized   bool // see dwarfData.isOptimized
@@ -254,49 +257,71 @@ func (d *dwarfData) subprogram(v uint64) (*unit, dwarf.Offset, bool) {
 	if u == nil {
 		return nil, 0, false
 	}
-	u.funcOnce.Do(func() {
-		const cost = 32 // bytes; lists grow by a quarter
-		if list := d.functions(u); d.keep(uint64(len(list))*cost, "the functions of the debug information") == nil {
-			u.funcs = list
+	for _, x := range []struct {
+		once *sync.Once
+		list *[]function
+		deep bool
+	}{{&u.funcOnce, &u.funcs, false}, {&u.innerOnce, &u.innerFuncs, true}} {
+		x.once.Do(func() {
+			const cost = 32 // bytes; lists grow by a quarter
+			if list := d.functions(u, x.deep); d.keep(uint64(len(list))*cost, "the functions of the debug information") == nil {
+				*x.list = list
+			}
+		})
+		list := *x.list
+		if i := sort.Search(len(list), func(i int) bool { return list[i].lo > v }) - 1; i >= 0 && v < list[i].hi {
+			return u, list[i].off, true
 		}
-	})
-	i := sort.Search(len(u.funcs), func(i int) bool { return u.funcs[i].lo > v }) - 1
-	if i < 0 || v >= u.funcs[i].hi {
-		return u, 0, false
 	}
-	return u, u.funcs[i].off, true
+	return u, 0, false
 }
 
-// functions lists u's functions by address. They sit below namespaces and
-// types, never below each other.
-func (d *dwarfData) functions(u *unit) []function {
+// functions lists u's functions by address. Most sit below namespaces and types. With deep, those are listed that are described in other functions, as GCC
+// does with closures, methods of local classes, and nested functions of C. For them all of u is read.
+func (d *dwarfData) functions(u *unit, deep bool) []function {
 	var out []function
 	r := d.entriesAt(u.off)
 	r.next()
-	for depth := 1; depth > 0; {
+	for depth, within := 1, 0; depth > 0; { // within: the depth of a function, 0 outside of them
 		e := r.next()
 		if e == nil {
 			break
 		}
-		switch e.Tag {
-		case 0:
-			depth--
+		if e.Tag == 0 {
+			if depth--; depth < within {
+				within = 0
+			}
 			continue
-		case dwarf.TagSubprogram:
+		}
+		if e.Tag == dwarf.TagSubprogram && deep == (within > 0) {
 			ranges, _ := r.ranges(e)
 			for _, x := range ranges {
 				out = append(out, function{x[0], x[1], e.Offset})
 			}
-		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
-			if e.Children {
-				depth++
-			}
-			continue
 		}
-		r.skip(e)
+		switch {
+		case !e.Children:
+		case mayHold(e, deep):
+			if depth++; e.Tag == dwarf.TagSubprogram && within == 0 {
+				within = depth
+			}
+		default:
+			r.skip(e)
+		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].lo < out[j].lo })
 	return out
+}
+
+// mayHold tells that functions may be described below e; with deep, also those in other functions.
+func mayHold(e *dwarf.Entry, deep bool) bool {
+	switch e.Tag {
+	case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
+		return true
+	case dwarf.TagSubprogram, dwarf.TagLexDwarfBlock, dwarf.TagInlinedSubroutine:
+		return deep
+	}
+	return false
 }
 
 // origins is e followed by the entries that it completes: the abstract entry of which it is a

@@ -111,6 +111,8 @@ func (d *dwarfData) mentions(name string) bool {
 	word := []byte(name)
 	if hint := mangledHint(name); hint != "" {
 		word = []byte(hint)
+	} else if isOperator(name) { // of which mangled names have abbreviations
+		return true
 	}
 	return bytes.Contains(d.str, word) || bytes.Contains(d.info, word)
 }
@@ -220,7 +222,7 @@ func (in *inlining) of(name string) []dwarf.Offset {
 		}
 	}
 	hint := mangledHint(name)
-	if hint == "" {
+	if hint == "" && !isOperator(name) {
 		return nil
 	}
 	var origins []dwarf.Offset
@@ -333,11 +335,13 @@ func isDeclaration(e *dwarf.Entry) bool {
 	return only
 }
 
-// mayBeInlined reports whether the compiler has inlined calls of e, or was free to.
+// mayBeInlined reports whether the compiler has inlined calls of e, or was free to. GCC says of constructors that it has not (DW_INL_declared_not_inlined),
+// and has inlined copies of them. Before the link, with -flto, it says nothing: then of each function that is described without code.
 func mayBeInlined(e *dwarf.Entry) bool {
-	const inlined, declaredInlined = 1, 3 // DW_INL_inlined, DW_INL_declared_inlined (DWARF 5 §7.20)
-	n, ok := e.Val(dwarf.AttrInline).(int64)
-	return ok && (n == inlined || n == declaredInlined)
+	if n, ok := e.Val(dwarf.AttrInline).(int64); ok {
+		return n != 0 // DW_INL_not_inlined (DWARF 5 §7.20)
+	}
+	return e.AttrField(dwarf.AttrLowpc) == nil && e.AttrField(dwarf.AttrRanges) == nil && e.AttrField(dwarf.AttrAbstractOrigin) == nil && !isDeclaration(e)
 }
 
 // linkageOf is the linkage name of a list of origins, empty if there is none.

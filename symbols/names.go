@@ -134,6 +134,12 @@ func mangledHint(name string) string {
 	return word
 }
 
+// isOperator tells of a readable name that it is an operator's of C++.
+func isOperator(name string) bool {
+	name = withoutParams(name)
+	return strings.HasPrefix(name[strings.LastIndex(name, "::")+1:], ":operator") || strings.HasPrefix(name, "operator")
+}
+
 // stdAbbreviated are the class names that C++ mangling abbreviates (Itanium
 // C++ ABI §5.1.8), which matters where a constructor is named like its class.
 var stdAbbreviated = map[string]bool{

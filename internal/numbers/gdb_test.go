@@ -348,34 +348,7 @@ func decoded(t *testing.T, v any) (out any) {
 }
 
 // same compares what we show with what gdb says, as far as each knows it.
-func same(ours, gdbs any) bool {
-	if ours == "…" { // it is too deep to be shown
-		return true
-	}
-	switch g := gdbs.(type) {
-	case map[string]any:
-		if _, unknown := g["?"]; unknown {
-			return true
-		}
-		o, ok := ours.(map[string]any)
-		if !ok || len(o) != len(g) {
-			return false
-		}
-		for name, v := range g {
-			if !same(o[name], v) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		o, ok := ours.([]any)
-		return ok && slices.EqualFunc(o, g, same)
-	case json.Number:
-		o, ok := ours.(json.Number)
-		return ok && rational(o).Cmp(rational(g)) == 0
-	}
-	return ours == gdbs
-}
+func same(ours, gdbs any) bool { return likeness{}.same(ours, gdbs) }
 
 func rational(n json.Number) *big.Rat {
 	r, _ := new(big.Rat).SetString(n.String())

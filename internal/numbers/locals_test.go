@@ -1,33 +1,16 @@
 package numbers
 
 import (
-	"bufio"
-	"bytes"
-	_ "embed"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/expr/arg"
-	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
-	"github.com/gokprobe/gokprobe/symbols"
 )
-
-//go:embed testdata/locals.py
-var gdbLocals []byte
 
 // TestGdbGivesTheSameVariables: at each statement of random programs that gdb runs, in the same stop, the parameters and local variables which both
 // know have the same values.
@@ -36,231 +19,31 @@ func TestGdbGivesTheSameVariables(t *testing.T) {
 	var all locals
 	for round := range testsize.Rounds(1, 1, 20) {
 		for i, compiler := range []string{"gcc", "clang"} {
-			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}, []string{"-gdwarf-4", "-w", "-O2"}) {
+			for j, flags := range append(cLevels[:len(cLevels):len(cLevels)], []string{"-g", "-w", "-O2", "-fno-omit-frame-pointer", "-ffunction-sections"}, []string{"-gdwarf-4", "-w", "-O2"}, []string{"-g", "-w", "-O3", "-flto"}) {
 				r := rand.New(rand.NewPCG(seed, uint64(100*round+10*i+j)))
 				l := &looking{T: t, locals: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d round %d %s %v", seed, round, compiler, flags)}
+				l.choose = func() visit { return l.statements("random.c") }
 				l.run(maker{name: compiler, suffix: ".c"}.compile(t, flags, (&localsGen{Rand: r}).program()))
 			}
 		}
 	}
-	t.Logf("%d stops: %d values are the same, and %d that are reached from them; gdb does not know %d, we do not know %d, neither knows %d", all.stops, all.same, all.reached, all.ours, all.gdbs, all.neither)
+	t.Log(&all)
 	if least := testsize.Rounds(5000, 5000, 100000); all.same < least || all.reached < least/4 {
 		t.Errorf("%d values were compared, and %d that are reached from them", all.same, all.reached)
 	}
 }
 
-type locals struct{ stops, same, ours, gdbs, neither, reached int }
-
-// looking is a program that gdb runs, and we look at.
-type looking struct {
-	*testing.T
-	*locals
-	what  string
-	table *symbols.Table
-	mem   arch.Memory
-}
-
-// stop is what gdb tells where it has stopped.
-type stop struct {
-	At        arch.Addr
-	Registers struct {
-		General map[string]uint64
-		Vectors []string
-	}
-	Values map[string]struct {
-		said
-		Param bool
-	}
-	Paths map[string]said
-}
-
-func (l *looking) run(bin string) {
-	dir := l.TempDir()
-	for name, b := range map[string][]byte{"values.py": gdbValues, "locals.py": gdbLocals} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			l.Fatal(err)
-		}
-	}
-	gdb := exec.CommandContext(l.Context(), "gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off",
-		"-x", filepath.Join(dir, "values.py"), "-x", filepath.Join(dir, "locals.py"), bin)
-	var errs bytes.Buffer
-	gdb.Stderr = &errs
-	in, err1 := gdb.StdinPipe()
-	out, err2 := gdb.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		l.Fatal(err1, err2)
-	}
-	if err := gdb.Start(); err != nil {
-		l.Fatal(err)
-	}
-	told := false
-	for lines := bufio.NewReader(out); ; {
-		text, err := lines.ReadBytes('\n')
-		if err != nil {
-			break
-		}
-		var pid int
-		answer := "go on"
-		switch n, _ := fmt.Sscanf(string(text), "pid %d", &pid); {
-		case n == 1:
-			l.open(pid)
-			defer l.table.Close()
-			answer = l.places()
-		case string(text) == "told\n":
-			told = true
-		case text[0] == '{':
-			l.look(text)
-		default:
-			continue
-		}
-		_, _ = io.WriteString(in, answer+"\n")
-	}
-	if err := gdb.Wait(); err != nil || !told {
-		l.Fatalf("%s: gdb has not told everything: %v\n%s", l.what, err, &errs)
-	}
-}
-
-// places lists all statements, as gdb reads them.
-func (l *looking) places() string {
+// statements are all statements of a file.
+func (l *looking) statements(file string) visit {
 	var list []arch.Addr
 	for line := range 1000 {
-		found, _ := l.table.Resolve(l.Context(), fmt.Sprintf("random.c:%d", line))
+		found, _ := l.table.Resolve(l.Context(), fmt.Sprintf("%s:%d", file, line))
 		for _, f := range found {
 			list = append(list, f.Addr)
 		}
 	}
 	slices.Sort(list)
-	b, err := json.Marshal(slices.Compact(list))
-	if err != nil {
-		l.Fatal(err)
-	}
-	return string(b)
-}
-
-func (l *looking) open(pid int) {
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { _ = mem.Close() })
-	l.mem = fileMemory{mem}
-	if l.table, err = symbols.Open(pid, l.mem); err != nil {
-		l.Fatal(err)
-	}
-}
-
-// look compares what gdb says with what we see.
-func (l *looking) look(text []byte) {
-	var s stop
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&s); err != nil {
-		l.Fatalf("%v: %s", err, text)
-	}
-	regs := vectorRegs{Regs: host.Arch.NewRegs(), vectors: s.Registers.Vectors}
-	for name, v := range s.Registers.General {
-		regs.Set(name, v)
-	}
-	if f, _ := l.table.Function(s.At); f.Start == s.At {
-		return // where gdb goes by what holds behind the prologue
-	}
-	l.stops++
-	seen, err := l.table.Variables(s.At)
-	if err != nil {
-		l.Errorf("%s: %s: %v", l.what, s.At, err)
-		return
-	}
-	l.reach(&s, seen, regs)
-	ours := map[string]said{}
-	for i, p := range slices.Concat(seen.Params, seen.Locals) {
-		if i < len(seen.Params) && slices.ContainsFunc(seen.Locals, func(q symbols.Param) bool { return q.Name == p.Name }) {
-			continue // it is hidden
-		}
-		if gdbs, met := s.Values[p.Name]; met && gdbs.Why == "" && gdbs.Param != (i < len(seen.Params)) {
-			l.Errorf("%s: %s: to gdb %s is a parameter: %t", l.what, s.At, p.Name, gdbs.Param)
-		}
-		v := p.Value(regs, l.mem)
-		ours[p.Name] = said{Value: v.JSON}
-		if v.Err != nil {
-			ours[p.Name] = said{Why: v.Err.Error()}
-		}
-	}
-	for name, gdbs := range s.Values {
-		mine, named := ours[name]
-		weKnow, gdbKnows := named && mine.Why == "", gdbs.Why == ""
-		switch {
-		case weKnow && gdbKnows && !same(decoded(l.T, mine.Value), gdbs.Value):
-			loc, _ := l.table.Lookup(s.At)
-			file, line, _ := l.table.Line(s.At)
-			l.Errorf("%s: at %s (%s:%d): %s is %s, and to gdb %s", l.what, loc, file, line, name, asJSON(mine.Value), asJSON(gdbs.Value))
-		case weKnow && gdbKnows:
-			l.same++
-		case weKnow:
-			l.ours++
-			l.Errorf("%s: at %s: %s is %s, which gdb does not know: %s", l.what, s.At, name, asJSON(mine.Value), gdbs.Why)
-		case gdbKnows:
-			l.gdbs++
-		default:
-			l.neither++
-		}
-	}
-}
-
-// reach compares what may be reached from variables.
-func (l *looking) reach(s *stop, seen symbols.Variables, regs arch.Regs) {
-	for text, gdbs := range s.Paths {
-		path, ok := arg.ParsePath(text)
-		if !ok {
-			l.Fatalf("%s is no path", text)
-		}
-		all := slices.Concat(seen.Locals, seen.Params) // a local variable hides a parameter
-		i := slices.IndexFunc(all, func(p symbols.Param) bool { return p.Name == path.Name })
-		if i < 0 {
-			continue
-		}
-		end, err := all[i].At(text, values.Steps(path.Steps)...)
-		var v symbols.Value
-		if err == nil {
-			v = end.Value(regs, l.mem)
-			err = v.Err
-		}
-		switch {
-		case err == nil && gdbs.Why != "":
-			l.Errorf("%s: at %s: %s is %s, which gdb does not know: %s", l.what, s.At, text, v.Text, gdbs.Why)
-		case err == nil && !same(decoded(l.T, v.JSON), gdbs.Value):
-			l.Errorf("%s: at %s: %s is %s, and to gdb %s", l.what, s.At, text, v.Text, asJSON(gdbs.Value))
-		case err == nil:
-			l.reached++
-		case gdbs.Why == "" && all[i].Value(regs, l.mem).Err == nil && !errors.Is(err, symbols.ErrNoAddress):
-			l.Errorf("%s: at %s: %s is not known, though %s is: %v", l.what, s.At, text, path.Name, err)
-		}
-	}
-}
-
-// fileMemory is a process's memory.
-type fileMemory struct{ io.ReaderAt }
-
-func (m fileMemory) ReadMemory(at arch.Addr, p []byte) error {
-	_, err := m.ReadAt(p, int64(at))
-	return err
-}
-
-func (m fileMemory) WriteMemory(arch.Addr, []byte) error { return os.ErrPermission }
-
-// vectorRegs are registers as gdb has told them.
-type vectorRegs struct {
-	arch.Regs
-	vectors []string // hexadecimal
-}
-
-// Vector implements symbols.FloatRegs.
-func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
-	b, err := hex.DecodeString(r.vectors[n])
-	if err != nil || len(b) != len(v) {
-		return v, false
-	}
-	slices.Reverse(b)
-	return [16]byte(b), true
+	return visit{Places: slices.Compact(list), Hits: 3}
 }
 
 // localsGen writes a random program whose functions have many local variables.

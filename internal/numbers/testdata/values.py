@@ -19,14 +19,27 @@ class Unknown(Exception):
 WHYS = (Unknown, gdb.error, ValueError, KeyError)
 
 
+# Classes of libraries that we show by what they hold, or as a pointer.
+LIBRARY = re.compile(r"(std|alloc|core::(ptr|slice|cell|num))::")
+
+# So much is told of a text and of an array: more than we show.
+MOST_BYTES, MOST_ELEMENTS = 80, 9
+
+
 def text(at, length=None):
+    """The text at an address, which ends at a zero if it has no length. What is not there ends it, too, but at its beginning."""
     b = bytearray()
-    while length is None or len(b) < length:
-        c = bytes(gdb.selected_inferior().read_memory(at + len(b), 1))
+    while len(b) < (MOST_BYTES if length is None else min(length, MOST_BYTES)):
+        try:
+            c = bytes(gdb.selected_inferior().read_memory(at + len(b), 1))
+        except gdb.MemoryError:
+            if not b:
+                raise
+            break
         if length is None and c == b"\0":
             break
         b += c
-    return b.decode()
+    return b.decode(errors="replace")
 
 
 def is_char(t):
@@ -34,12 +47,16 @@ def is_char(t):
 
 
 def elements(v):
+    return first(v, MOST_ELEMENTS)
+
+
+def first(v, most):
     low, high = v.type.strip_typedefs().range()
-    return [v[i] for i in range(low, high + 1)]
+    return [v[i] for i in range(low, min(high + 1, low + most))]
 
 
 def letters(v):
-    return bytes(int(c) & 0xFF for c in elements(v)).split(b"\0")[0].decode()
+    return bytes(int(c) & 0xFF for c in first(v, MOST_BYTES)).split(b"\0")[0].decode(errors="replace")
 
 
 def walk(v, steps):
@@ -74,34 +91,60 @@ def scalar(v, of, is_number):
         return real(float(v))
     if t.code == gdb.TYPE_CODE_ARRAY:
         return letters(v) if is_char(t.target()) else [of(e) for e in elements(v)]
-    if t.code == gdb.TYPE_CODE_STRUCT:
+    if t.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
         return structure(v, t, of)
     if t.code == gdb.TYPE_CODE_PTR and is_char(t.target()):
-        return text(int(v))
+        try:
+            return text(int(v))
+        except gdb.MemoryError:
+            if is_number:
+                raise
     if is_number:
         return int(v)
+    if t.code == gdb.TYPE_CODE_PTR and re.match(r"map<", t.target().name or ""):
+        raise Unknown("Go's maps are pointers to gdb")
     if t.code == gdb.TYPE_CODE_BOOL:
         return bool(int(v))
     if t.code == gdb.TYPE_CODE_ENUM:
-        return str(v).split("::")[-1]
+        return enumerator(v)
     if t.code == gdb.TYPE_CODE_PTR:
         return hex(int(v))
+    if t.code == gdb.TYPE_CODE_CHAR and t.sizeof == 4:
+        return chr(int(v))
     return int(v)
 
 
+def enumerator(v):
+    """The name of a value, or those of its bits; its number if they do not make it up."""
+    names = [n.split("::")[-1] for n in re.findall(r"[\w:]+", str(v))]
+    return int(v) if "unknown" in str(v) or not all(re.match(r"[A-Za-z_]", n) for n in names) else "|".join(names)
+
+
 def structure(v, t, of):
-    names = [f.name for f in t.fields()]
+    fields = [f for f in t.fields() if hasattr(f, "bitpos")]  # others are static
+    names = [f.name for f in fields]
+    if names == ["data_ptr", "length"] and t.name != "&str":  # Rust's slices
+        return [of((v["data_ptr"] + i).dereference()) for i in range(min(int(v["length"]), MOST_ELEMENTS))]
     if names in (["str", "len"], ["data_ptr", "length"]):  # texts of Go and Rust
         return text(int(v[names[0]]), int(v[names[1]]))
     if names == ["array", "len", "cap"]:  # Go's slices
-        return [of(v["array"][i]) for i in range(int(v["len"]))]
+        return [of(v["array"][i]) for i in range(min(int(v["len"]), MOST_ELEMENTS))]
     if names in (["_type", "data"], ["tab", "data"]):
         raise Unknown("Go's interfaces are two words to gdb")
+    if names == [None]:
+        raise Unknown("gdb finds no variant")
     if names and names[0] is None:  # an enumeration with data of Rust's: its number, and the one member that it has
         return variant(names[1], v[names[1]], of)
     if len(names) == 1 and t.fields()[0].type.name == "%s::%s" % (t.name, names[0]):  # one that has no other member
         return variant(names[0], v[names[0]], of)
-    return {name: of(v[name]) for name in names}
+    if LIBRARY.match(str(t.unqualified())):
+        raise Unknown("a class of the library")
+    return {member(f): of(v[f]) for f in fields}
+
+
+def member(f):
+    """A member's name; a class from which others inherit is known by its own, without those around it."""
+    return re.sub(r"^(\w+::)*", "", f.name) if f.is_base_class else f.name or f.type.name or "?"
 
 
 def variant(name, v, of):
