@@ -24,6 +24,8 @@ type Param struct {
 	table *Table
 	mod   *Module
 	brief bool // see Brief
+	// bounds are of what is shown: see Within.
+	bounds Bounds
 }
 
 type language uint8

@@ -57,7 +57,8 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 	if err != nil {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
 	}
-	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod, brief: p.brief, walks: walk.Reader{Mem: m, Left: walk.Most}}
+	bounds := p.bounds.made()
+	f := &formatter{mem: m, lang: p.lang, budget: bounds.fields, bounds: bounds, table: p.table, mod: p.mod, brief: p.brief, walks: walk.Reader{Mem: m, Left: bounds.reads}}
 	if p.field != nil {
 		part, ok := p.field.of(raw)
 		if !ok {

@@ -145,11 +145,12 @@ func (pt *point) newCapture(spare bool) (*capture, error) {
 	if pt.ret == nil {
 		var all symbols.Variables
 		if w.args {
-			all.Params, _ = parameters(table, pt, pt.Addr)
+			params, _ := parameters(table, pt, pt.Addr)
+			all.Params = w.shown(params)
 		}
 		if w.locals {
 			seen, _ := pt.variables(table, pt.Addr)
-			all.Locals = seen.Locals
+			all.Locals = w.shown(seen.Locals)
 		}
 		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Whole()), spare)
 		if err == nil {
@@ -158,6 +159,7 @@ func (pt *point) newCapture(spare bool) (*capture, error) {
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
+	results = w.shown(results)
 	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Whole()), spare)
 	if cerr == nil {
 		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
@@ -283,7 +285,7 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 		return args
 	}
 	shown := make([]Arg, len(by.Shown))
-	all := FetchedArgs(by.Args, fetched)
+	all := fetchedArgs(by.Args, fetched, by.Bounds.Bytes)
 	for i, x := range by.Shown {
 		if x.IsWhole {
 			shown[i] = wholes[x.Index]

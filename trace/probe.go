@@ -176,14 +176,15 @@ func (pt *point) lookUp(k *known) (err error) {
 	k.name()
 	if pt.ret != nil {
 		k.results, err = k.table.Results(k.addr)
-		k.typed = err == nil
+		k.results, k.typed = pt.probe.want.shown(k.results), err == nil
 	}
 	if pt.probe.want.args {
 		k.params, err = parameters(k.table, pt, k.addr)
+		k.params = pt.probe.want.shown(k.params)
 	}
 	if pt.probe.want.locals && pt.ret == nil {
 		seen, failed := pt.variables(k.table, k.addr)
-		if k.locals = seen.Locals; err == nil {
+		if k.locals = pt.probe.want.shown(seen.Locals); err == nil {
 			err = failed
 		}
 	}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -21,6 +22,7 @@ type wanted struct {
 	fetch      []string
 	filter     string
 	asInSource bool // values of fetch are printed so, where no type is given
+	bounds     symbols.Bounds
 	returns    bool
 	inlined    bool // calls too that the compiler has replaced by the function's body
 	maxActive  int
@@ -85,6 +87,19 @@ func MaxActive(n int) Want { return func(w *wanted) { w.maxActive = n } }
 
 // Regs wants the general registers, which stand in Hit.Args as %rdi and so on.
 func Regs() Want { return func(w *wanted) { w.regs = true } }
+
+// Within wants no more than that shown of each value, in place of symbols.DefaultBounds. Where a record is too small for it, threads stop at hits. A text of Fetch that
+// no record holds is an error.
+func Within(b symbols.Bounds) Want { return func(w *wanted) { w.bounds = b } }
+
+// shown are values within the bounds that are wanted.
+func (w wanted) shown(params []symbols.Param) []symbols.Param {
+	all := slices.Clone(params)
+	for i := range all {
+		all[i] = all[i].Within(w.bounds)
+	}
+	return all
+}
 
 // Stack wants up to n frames of the stack.
 func Stack(n int) Want { return func(w *wanted) { w.stack = n } }
@@ -157,7 +172,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource}
+	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource, Bounds: w.bounds}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -31,6 +32,7 @@ type request struct {
 	args      bool
 	fetchArgs []string // -arg: fetch arguments
 	filter    string
+	bounds    symbols.Bounds
 	regs      bool
 	stack     int // frames; 0 for none
 	// stackFirst names a probe that prints the stack of its first hit only.
@@ -63,7 +65,8 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
-		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
+		&cli.StringFlag{Name: "filter", Aliases: []string{"if"}, Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
+		depthFlag, itemsFlag, bytesFlag,
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
 		&cli.BoolFlag{Name: "count", Usage: "print no hits, only how often each probe was hit: at the end, on stdout, the twenty that were hit most"},
@@ -80,6 +83,31 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`; of several processes in a folder for each"},
 	}
+}
+
+// How much of a value is printed.
+var (
+	depthFlag = &cli.IntFlag{Name: "depth", Value: symbols.DefaultBounds.Depth, Usage: "print members and elements down to level `N` of each value"}
+	itemsFlag = &cli.IntFlag{Name: "items", Value: symbols.DefaultBounds.Items, Usage: "print up to `N` elements of each list and container"}
+	bytesFlag = &cli.IntFlag{Name: "bytes", DefaultText: "64, of NAME:string 255", Usage: "print up to `N` bytes of each text"}
+)
+
+// parseBounds reads depthFlag, itemsFlag and bytesFlag.
+func parseBounds(c *cli.Context) (b symbols.Bounds, err error) {
+	most := symbols.MostBounds
+	for _, x := range []struct {
+		flag *cli.IntFlag
+		to   *int
+		most int
+	}{{depthFlag, &b.Depth, most.Depth}, {itemsFlag, &b.Items, most.Items}, {bytesFlag, &b.Bytes, most.Bytes}} {
+		if !c.IsSet(x.flag.Name) {
+			continue
+		}
+		if *x.to = c.Int(x.flag.Name); *x.to < 1 || *x.to > x.most {
+			return b, usagef("-%s must be from 1 to %d, the most that is read while a thread waits", x.flag.Name, x.most)
+		}
+	}
+	return b, nil
 }
 
 // parseRequest reads probeFlags.
@@ -103,6 +131,9 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, err
 	}
 	if r.byReturns, err = parseReturns(c); err != nil {
+		return r, err
+	}
+	if r.bounds, err = parseBounds(c); err != nil {
 		return r, err
 	}
 	switch {
@@ -138,7 +169,7 @@ func parseRequest(c *cli.Context) (request, error) {
 
 // wants returns what the request asks of each hit, as options of package trace.
 func (r request) wants() []trace.Want {
-	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
+	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Within(r.bounds), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
 	for _, w := range []struct {
 		asked bool
 		want  trace.Want

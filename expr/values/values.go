@@ -36,6 +36,8 @@ type Wish struct {
 	AsInSource bool
 	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
 	Syscall bool
+	// Bounds are how much of a value is shown.
+	Bounds symbols.Bounds
 	// More is what the Filter may look at beside all that.
 	More []fetch.Field
 }
@@ -79,6 +81,8 @@ type Values struct {
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
+	// Bounds are the wish's.
+	Bounds symbols.Bounds
 }
 
 // Whole is Wholes, none of nil.
@@ -214,7 +218,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
 	}
-	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return Object(table, name) }}
+	env := fetch.Env{ABI: abi, Return: w.Return, Text: w.Bounds.Bytes, Symbol: func(name string) (arch.Addr, bool) { return Object(table, name) }}
 	v.Layout, err = fetch.NewLayout(v.Args, env)
 	return v, err
 }
@@ -230,7 +234,7 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 // parse reads all texts of a wish.
 func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
 	scope.Return, scope.AsInSource = w.Return, true
-	v := &Values{}
+	v := &Values{Bounds: w.Bounds}
 	for i, text := range slices.Concat(w.Args, w.Hidden) {
 		if err := v.add(w, text, scope); err != nil {
 			return nil, &Error{Text: text, Err: err}
@@ -296,7 +300,7 @@ func (v *Values) addWhole(text string, scope arg.Scope, ofLibrary bool) bool {
 	if !ok || ofLibrary && !whole.HasForm() {
 		return false
 	}
-	whole = whole.Shown()
+	whole = whole.Shown().Within(v.Bounds)
 	whole.Name = name
 	v.Wholes, v.Shown = append(v.Wholes, whole), append(v.Shown, Shown{IsWhole: true, Index: len(v.Wholes)})
 	return true
