@@ -160,6 +160,9 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 	case v.Fault:
 		return nil
 	}
+	if t.Kind == fetch.Caller {
+		return caller{Addr: arch.Addr(v.U).String(), Symbol: v.S}
+	}
 	if t.HasSign() {
 		return int64(v.U)
 	}
@@ -172,6 +175,18 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 		return v.S
 	}
 	return v.U
+}
+
+// caller is the place that a function returns to, as JSON has it.
+type caller struct {
+	Addr   string `json:"addr"`
+	Symbol string `json:"symbol"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c caller) MarshalJSON() ([]byte, error) {
+	type plain caller
+	return json.Marshal(plain(c))
 }
 
 // floatJSON is a number, or a string if JSON has no such number.

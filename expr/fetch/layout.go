@@ -147,7 +147,7 @@ func (t Type) size() int {
 // isWord tells of a number that it may be an address.
 func (t Type) isWord() bool {
 	switch t.Kind {
-	case Unsigned, Signed, Hex, SymbolOff, SymStr:
+	case Unsigned, Signed, Hex, SymbolOff, SymStr, Caller:
 		return t.size() == word
 	}
 	return false

@@ -37,6 +37,8 @@ type Parser struct {
 	// Function finds the function that has a name, or that an address like 0x401136 lies in: the address of its first byte, and
 	// that behind its last. nil knows none.
 	Function func(name string) (start, end uint64, ok bool)
+	// Callers are the return addresses of the calls that functions of a name make. nil knows none.
+	Callers func(name string) []Span
 	// Exprs lets fields have names that are no identifiers, but expressions.
 	Exprs bool
 }

@@ -39,7 +39,7 @@ func (p *pred) match(values []fetch.Value) bool {
 
 func (p *pred) within(n uint64) bool {
 	for _, r := range p.ranges {
-		if r.first <= n && n <= r.last {
+		if r.First <= n && n <= r.Last {
 			return true
 		}
 	}

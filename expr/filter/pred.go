@@ -34,7 +34,7 @@ type pred struct {
 	float  float64
 	text   string
 	not    bool // of a glob
-	ranges []span
+	ranges []Span
 }
 
 // want is what a field is compared with.
@@ -48,8 +48,8 @@ const (
 	cpus           // several of them: ranges
 )
 
-// span are the numbers from first to last.
-type span struct{ first, last uint64 }
+// Span are the numbers from First to Last.
+type Span struct{ First, Last uint64 }
 
 // Columns of errors are the kernel's: this much behind where the predicate was read up to.
 const columnsBehind = 1
@@ -198,6 +198,8 @@ func (s *parser) word(p *pred) (n uint64, ok bool) {
 // quoted reads a string.
 func (s *parser) quoted(p *pred, quote byte) error {
 	switch {
+	case p.typ.Kind == fetch.Caller:
+		return s.caller(p, quote)
 	case p.op != notEqual && p.op != equal && p.op != glob:
 		return s.here("ILLEGAL_FIELD_OP")
 	case !p.isString():

@@ -56,7 +56,15 @@ func NoParams(table *symbols.Table, at arch.Addr, err error) error {
 
 // Host is how the values that a thread's hit has recorded are made: by the thread's name, and addresses as the kernel's %pS. leads is fetch.Host's.
 func Host(table *symbols.Table, comm string, leads func(arch.Addr) arch.Addr) fetch.Host {
-	return fetch.Host{Comm: comm, Symbolize: func(at arch.Addr) string { return Symbolize(table, at) }, Leads: leads}
+	return fetch.Host{
+		Comm: comm, Symbolize: func(at arch.Addr) string { return Symbolize(table, at) }, Leads: leads,
+		Caller: func(at arch.Addr) string {
+			if loc := table.Caller(at); loc.Symbol.Name != "" {
+				return loc.String()
+			}
+			return ""
+		},
+	}
 }
 
 // Symbolize prints an address as the kernel's %pS, name+offset/size. It is empty if there is no symbol.

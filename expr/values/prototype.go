@@ -22,6 +22,7 @@ type prototype struct {
 	results  []symbols.Param
 	// elsewhere finds what the source names outside of the function; nil: nothing.
 	elsewhere func(name string) (symbols.Param, error)
+	caller    func() (arg.Variable, error) // unless elsewhere finds the name; nil: nothing
 }
 
 // Prototype is what debug information says of the function that contains an address, for fetch arguments at its
@@ -68,7 +69,10 @@ func (p *prototype) Params() []string {
 // Variable implements arg.Function. A result is the first one, of functions that give several.
 func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
 	param, err := p.at(name, path)
-	if err != nil {
+	switch {
+	case err == arg.ErrNoVariable && name == callerName && len(path) == 0 && p.caller != nil:
+		return p.caller()
+	case err != nil:
 		return v, err
 	}
 	return p.described(name, param)

@@ -150,7 +150,9 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 // Check finds mistakes in a wish before there is a process. What only the process tells
 // is believed.
 func (w Wish) Check() error {
-	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, func(string) (uint64, uint64, bool) { return 0, 1, true })
+	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, functions{
+		func(string) (uint64, uint64, bool) { return 0, 1, true }, func(string) []filter.Span { return []filter.Span{{}} },
+	})
 	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
 		return nil
@@ -200,9 +202,14 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		},
 	}
 	if !at.Waits && !w.Syscall {
-		scope.Elsewhere = outside(table, at.Addr, &isOutside)
+		elsewhere := outside(table, at.Addr, &isOutside)
+		elsewhere.caller = callerAt(table, at, w.Return)
+		scope.Elsewhere = elsewhere
 	}
-	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return Function(table, name) })
+	v, err := w.parse(scope, functions{
+		func(name string) (uint64, uint64, bool) { return Function(table, name) },
+		func(name string) []filter.Span { return Callers(table, name) },
+	})
 	if err != nil {
 		var wrong *Error
 		var e *caret.Error
@@ -231,8 +238,14 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 	return host.C
 }
 
+// functions are how filters find some.
+type functions struct {
+	function func(name string) (start, end uint64, ok bool)
+	callers  func(name string) []filter.Span
+}
+
 // parse reads all texts of a wish.
-func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
+func (w Wish) parse(scope arg.Scope, known functions) (*Values, error) {
 	scope.Return, scope.AsInSource = w.Return, true
 	v := &Values{Bounds: w.Bounds}
 	for i, text := range slices.Concat(w.Args, w.Hidden) {
@@ -255,7 +268,7 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 	if err := v.addOperands(w.Filter, more, scope); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
-	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
+	if err := v.parseFilter(w.Filter, wanted, more, known); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
 	return v, nil
@@ -346,7 +359,7 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		case err == nil:
 			a.Name = x.Text
 			v.Args = append(v.Args, a)
-		case x.IsName || !errors.As(err, &fault): // the filter's own error tells that it is not known
+		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
 		default:
 			fault.Column += x.At
 			fault.Command = text
@@ -382,9 +395,9 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 
 // parseFilter reads a filter, over v's arguments and more, and keeps of the arguments behind those that are wanted the ones that it
 // looks at.
-func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
+func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known functions) error {
 	for {
-		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function, Exprs: true}
+		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: known.function, Callers: known.callers, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err
