@@ -26,6 +26,7 @@ type Param struct {
 	brief bool // see Brief
 	// bounds are of what is shown: see Within.
 	bounds Bounds
+	late   *late // nil unless its path is gone at each hit: place is not known then
 }
 
 type language uint8

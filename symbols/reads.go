@@ -40,6 +40,9 @@ const maxReads = 24
 // before the hit, so Value may not use all of it. sp is the name of the stack pointer. ok is
 // false if the list depends on values, or is longer than a record of a hit should be.
 func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
+	if p.late != nil {
+		return nil, nil, false
+	}
 	if !p.place.isKnown(p.typ) {
 		return nil, nil, true // it is printed as unknown
 	}

@@ -125,7 +125,7 @@ func (pt *point) same() bool {
 		return true
 	}
 	w := pt.probe.want
-	if len(pt.fetch.Whole()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+	if len(pt.fetch.Read()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
 		return false
 	}
 	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
@@ -152,17 +152,17 @@ func (pt *point) newCapture(spare bool) (*capture, error) {
 			seen, _ := pt.variables(table, pt.Addr)
 			all.Locals = w.shown(seen.Locals)
 		}
-		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Whole()), spare)
+		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Read()), spare)
 		if err == nil {
-			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Whole())
+			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Read())
 		}
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
 	results = w.shown(results)
-	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Whole()), spare)
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Read()), spare)
 	if cerr == nil {
-		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
+		c.typed, c.wholes = err == nil, len(pt.fetch.Read())
 	}
 	return c, cerr
 }
@@ -187,7 +187,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
-	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
+	if k.fetch.KeepsAt(regs, regs, fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
@@ -227,12 +227,12 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	if pt.ret != nil {
 		pt.addReturn(h, s, rec)
 	}
-	if !pt.fetch.Keeps(fetched, rec.Comm, rec.TID, returnValues(h)...) {
+	if !pt.fetch.KeepsAt(s, s, fetched, rec.Comm, rec.TID, returnValues(h)...) {
 		return
 	}
 	pt.kept.Add(1)
 	pt.probe.record(rec.Time, func() *Hit {
-		at, wholes := k.addr, argumentsFrom(c.wholly(), s, s)
+		at, wholes := k.addr, argumentsFrom(c.wholly()[:len(pt.fetch.Whole())], s, s)
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
 			at = arch.Addr(ip)

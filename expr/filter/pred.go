@@ -116,6 +116,9 @@ func (s *parser) name() string {
 
 func isNameByte(c byte) bool { return isAlnum(c) || c == '_' }
 
+// isSourceByte also tells of letters that Go and Rust have in names.
+func isSourceByte(c byte) bool { return isNameByte(c) || c >= 0x80 }
+
 // find is the index of a field. Names that tell of the thread may be in capitals.
 func (s *parser) find(name string) int {
 	if name == "COMM" || name == "CPU" {
@@ -179,7 +182,7 @@ func (s *parser) word(p *pred) (n uint64, ok bool) {
 		return 0, false
 	}
 	from := s.at
-	word := s.while(isNameByte)
+	word := s.while(isSourceByte)
 	for v, name := range s.Fields[p.field].Enum {
 		if name == word && word != "" {
 			return uint64(v), true

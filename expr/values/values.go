@@ -77,12 +77,15 @@ type Values struct {
 	Filter *filter.Filter // nil if every hit is wanted
 	// Wholes are values of Wish.Args that are read and printed as the source's language has them, at the hit.
 	Wholes []symbols.Param
+	// Operands are values that the filter compares and no fetch argument has. They are read as Wholes are, and follow Wish.More among the filter's fields.
+	Operands []symbols.Param
 	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
 	// Bounds are the wish's.
 	Bounds symbols.Bounds
+	more   int // Wish.More
 }
 
 // Whole is Wholes, none of nil.
@@ -180,7 +183,9 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var unknown error // why nothing is known of the function
 	isOutside := false
 	inside := w.Inside && at.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined
-	scope := arg.Scope{
+	var scope arg.Scope
+	index := func(path arg.Path) (symbols.Param, bool) { return wholeOf(path, scope) }
+	scope = arg.Scope{
 		Inside:  inside,
 		AtEntry: func() bool { return at.Waits || w.Syscall || !at.Inlined && atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := Object(table, symbol); return ok },
@@ -198,12 +203,13 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 			default:
 				prototype, unknown = Prototype(table, at.Addr, w.Return)
 			}
+			indexedBy(prototype, index)
 			return prototype, unknown
 		},
 	}
 	if !at.Waits && !w.Syscall {
 		elsewhere := outside(table, at.Addr, &isOutside)
-		elsewhere.caller = callerAt(table, at, w.Return)
+		elsewhere.index, elsewhere.caller = index, callerAt(table, at, w.Return)
 		scope.Elsewhere = elsewhere
 	}
 	v, err := w.parse(scope, functions{
@@ -247,7 +253,7 @@ type functions struct {
 // parse reads all texts of a wish.
 func (w Wish) parse(scope arg.Scope, known functions) (*Values, error) {
 	scope.Return, scope.AsInSource = w.Return, true
-	v := &Values{Bounds: w.Bounds}
+	v := &Values{Bounds: w.Bounds, more: len(w.More)}
 	for i, text := range slices.Concat(w.Args, w.Hidden) {
 		if err := v.add(w, text, scope); err != nil {
 			return nil, &Error{Text: text, Err: err}
@@ -265,7 +271,7 @@ func (w Wish) parse(scope arg.Scope, known functions) (*Values, error) {
 		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
 	}
 	more := slices.Concat(HitFields, w.More)
-	if err := v.addOperands(w.Filter, more, scope); err != nil {
+	if err := v.addOperands(w, more, scope); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
 	if err := v.parseFilter(w.Filter, wanted, more, known); err != nil {
@@ -340,7 +346,8 @@ func (v *Values) isTaken(name string) bool {
 }
 
 // addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
-func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) error {
+func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error {
+	text := w.Filter
 	for _, x := range filter.Operands(text) {
 		known := func(f fetch.Field) bool { return f.Name == x.Text }
 		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
@@ -359,6 +366,7 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		case err == nil:
 			a.Name = x.Text
 			v.Args = append(v.Args, a)
+		case w.Whole && v.addOperand(x.Text, scope):
 		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
 		default:
 			fault.Column += x.At
@@ -367,6 +375,24 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		}
 	}
 	return nil
+}
+
+// addOperand adds what a filter compares as a value of the source's language, if it is one.
+func (v *Values) addOperand(text string, scope arg.Scope) bool {
+	path, ok := arg.ParsePath(text)
+	if !ok || scope.Function == nil {
+		return false
+	}
+	p, ok := wholeOf(path, scope)
+	if !ok {
+		return false
+	}
+	if _, _, ok = p.Compares(); !ok {
+		return false
+	}
+	p.Name = text
+	v.Operands = append(v.Operands, p.Within(symbols.Bounds{Bytes: longestText}))
+	return true
 }
 
 // isDuration tells of a field that it is what filters also call duration.
@@ -397,7 +423,7 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 // looks at.
 func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known functions) error {
 	for {
-		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: known.function, Callers: known.callers, Exprs: true}
+		p := filter.Parser{Fields: slices.Concat(fetch.Fields(v.Args), more, operandFields(v.Operands)), Function: known.function, Callers: known.callers, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err
@@ -416,7 +442,7 @@ func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known 
 	}
 }
 
-// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, and the values of Wish.More.
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More. Operands are unknown: see KeepsAt.
 func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
 	if v == nil || v.Filter == nil {
 		return true

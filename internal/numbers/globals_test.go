@@ -17,7 +17,7 @@ var (
 )
 
 var globalsInC = [][2]string{
-	{"conf.level", "3"}, {"conf.name", `"prod"`}, {"conf.in.a[1]", "2"}, {"conf.in.a[1:3]", "{2, 3}"}, {"conf.next->next->name", `"prod"`}, {"hits", "11"}, {"banner", `"hello"`}, {"banner[1:3]", `"el"`},
+	{"conf.level", "3"}, {"conf.name", `"prod"`}, {"conf.in.a[1]", "2"}, {"conf.in.a[1:3]", "{2, 3}"}, {"conf.next->next->name", `"prod"`}, {"hits", "11"}, {"*(&hits)", "11"}, {"*&conf.level", "3"}, {"(*(&conf)).next->level", "3"}, {"conf.in.a[conf.level-2]", "2"}, {"conf.in.a[conf.level]", "?"}, {"banner[small+5:level+1]", `"el"`}, {"banner", `"hello"`}, {"banner[1:3]", `"el"`},
 	{"ratio", "1.5"}, {"small", "-4"}, {"mode", "ON"}, {"depth", "8"}, {"mine.level", "9"}, {"mine.in", "{a: {4, 5, 6}}"}, {"errno", "9"}, {"level", "2"}, {"conf.in.a[:2]", "{1, 2}"},
 	{"((struct conf *)arg)->level", "3"}, {"((conf_t *)arg).next.name", `"prod"`}, {"((conf_t*)arg)->in.a[2]", "3"},
 }
@@ -35,7 +35,7 @@ var globalsInRust = [][2]string{
 }
 
 var globalsInGo = [][2]string{
-	{"n", "2"}, {"counter", "5"}, {"main.counter", "5"}, {"cfg.Name", `"prod"`}, {"main.cfg.Tags[1]", `"bc"`}, {"len(cfg.Tags)", "2"}, {"ptr.Level", "2"}, {"ratio", "2.5"}, {"main.ptr.Tags[0:2]", `{"a", "bc"}`},
+	{"n", "2"}, {"counter", "5"}, {"main.counter", "5"}, {"cfg.Name", `"prod"`}, {"main.cfg.Tags[1]", `"bc"`}, {"len(cfg.Tags)", "2"}, {"ptr.Level", "2"}, {"ratio", "2.5"}, {"größe", "7"}, {"main.größe", "7"}, {"main.ptr.Tags[0:2]", `{"a", "bc"}`},
 	{"goid", "1"}, {"cfg.Name[1:3]", `"ro"`}, {"cfg.Name[1:9]", "?"}, {"cfg.Tags[2]", "?"},
 }
 

@@ -50,7 +50,7 @@ func conditionsOf(all [][2]string) (hold, fail []string) {
 		case strings.HasPrefix(x[1], "0x") || strings.Contains(x[1], "'"): // no number to conditions
 		case x[1] == "?": // there is no such element: no comparison holds
 			fail = append(fail, x[0]+" == 0", x[0]+" != 0", x[0]+` != "x"`)
-		case first == '"' && !strings.ContainsAny(x[0], ":") && !strings.Contains(x[0], "]."): // texts, but for some of their bytes
+		case first == '"':
 			hold, fail = append(hold, x[0]+" == "+x[1]), append(fail, x[0]+" != "+x[1])
 		case first == '-' || first >= '0' && first <= '9':
 			hold, fail = append(hold, x[0]+" == "+x[1]), append(fail, x[0]+" > "+x[1])
