@@ -76,6 +76,9 @@ var comparisons = [...][2]program.Op{
 
 // weaken leaves sets of processors to the tracer.
 func (p *pred) weaken(t Target, negate bool) weaker {
+	if p.left != nil {
+		return p.weakenSum(t, negate)
+	}
 	if p.is == aString {
 		return p.weakenText(t, negate)
 	}

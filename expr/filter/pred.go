@@ -35,6 +35,9 @@ type pred struct {
 	text   string
 	not    bool // of a glob
 	ranges []Span
+	// left and right are compared by the rules of a language where is tells so.
+	left, right *sum
+	rules       Rules
 }
 
 // want is what a field is compared with.
@@ -46,6 +49,9 @@ const (
 	aFunction      // ranges has one
 	aFloat         // float
 	cpus           // several of them: ranges
+	aSum           // left and right have whole numbers,
+	twoFloats      // or are fields, one of which at least is of such a type,
+	twoTexts       // or both are texts
 )
 
 // Span are the numbers from First to Last.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -37,6 +38,18 @@ func Function(table *symbols.Table, name string) (start, end uint64, ok bool) {
 	}
 	f, known := table.Function(found[0].Addr)
 	return uint64(f.Start), uint64(f.End), known
+}
+
+// rulesAt are those of the language that the function at a place is written in.
+func rulesAt(table *symbols.Table, at Place) filter.Rules {
+	switch {
+	case at.Waits:
+	case table.GoFunction(at.Addr):
+		return filter.GoRules
+	case table.RustFunction(at.Addr):
+		return filter.RustRules
+	}
+	return filter.CRules
 }
 
 // NoParams is why nothing is known of the parameters at an address, and what to do: err is that of symbols.Table.Params. Where debug files were looked for is

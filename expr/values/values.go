@@ -155,6 +155,7 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 func (w Wish) Check() error {
 	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, functions{
 		func(string) (uint64, uint64, bool) { return 0, 1, true }, func(string) []filter.Span { return []filter.Span{{}} },
+		func() filter.Rules { return filter.AnyRules },
 	})
 	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
@@ -215,6 +216,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	v, err := w.parse(scope, functions{
 		func(name string) (uint64, uint64, bool) { return Function(table, name) },
 		func(name string) []filter.Span { return Callers(table, name) },
+		func() filter.Rules { return rulesAt(table, at) },
 	})
 	if err != nil {
 		var wrong *Error
@@ -248,6 +250,7 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 type functions struct {
 	function func(name string) (start, end uint64, ok bool)
 	callers  func(name string) []filter.Span
+	rules    func() filter.Rules
 }
 
 // parse reads all texts of a wish.
@@ -423,7 +426,7 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 // looks at.
 func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known functions) error {
 	for {
-		p := filter.Parser{Fields: slices.Concat(fetch.Fields(v.Args), more, operandFields(v.Operands)), Function: known.function, Callers: known.callers, Exprs: true}
+		p := filter.Parser{Fields: slices.Concat(fetch.Fields(v.Args), more, operandFields(v.Operands)), Function: known.function, Callers: known.callers, Rules: known.rules, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err
