@@ -196,6 +196,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 			h.Locals = arguments(k.locals, regs)
 		}
 		h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+		h.Globals = pt.globals(k.fetch, regs, regs)
 		pt.addState(h, regs, k.addr)
 		return h
 	}) {
@@ -244,6 +245,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 			}
 		}
 		h.Args = pt.withFetched(h.Args, pt.fetch, fetched, wholes)
+		h.Globals = pt.globals(pt.fetch, s, s)
 		if pt.probe.want.regs {
 			h.Args = appendRegs(h.Args, processorRegs{s}, at)
 		}
@@ -294,6 +296,14 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 		}
 	}
 	return replace(args, shown)
+}
+
+// globals are the values of the variables that Globals wants; nil without.
+func (pt *point) globals(by *values.Values, regs arch.Regs, mem arch.Memory) []Arg {
+	if len(pt.probe.want.globals) == 0 || by == nil {
+		return nil
+	}
+	return argumentsFrom(by.Globals, regs, mem)
 }
 
 // notice comes with every hit. A probe may be where it was not when it was registered.

@@ -106,6 +106,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 		return nil, nil
 	}
 	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+	h.Globals = pt.globals(k.fetch, regs, regs)
 	pt.addState(h, regs, regs.IP())
 	return h, nil
 }

@@ -19,6 +19,7 @@ type wanted struct {
 	specs      []string // beside the one that the probe was asked for with
 	args       bool
 	locals     bool
+	globals    []string
 	fetch      []string
 	filter     string
 	asInSource bool // values of fetch are printed so, where no type is given
@@ -67,6 +68,11 @@ func Args() Want { return func(w *wanted) { w.args = true } }
 // Locals wants the local variables of the blocks around the place, typed by debug information (symbols.Table.Variables). They are those of the function that is
 // inlined there, if one is. Returns have none.
 func Locals() Want { return func(w *wanted) { w.locals = true } }
+
+// Globals wants variables outside of functions, by the names that the source has for them at the place (symbols.Table.Global), or by patterns: 'conf*', 'main.*'.
+func Globals(names ...string) Want {
+	return func(w *wanted) { w.globals = append(w.globals, names...) }
+}
 
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string". Where there is debug information they may name
 // variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does.
@@ -172,7 +178,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource, Bounds: w.bounds}
+	wish := values.Wish{Args: w.fetch, Globals: w.globals, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource, Bounds: w.bounds}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}
@@ -181,7 +187,7 @@ func (w wanted) wish(atReturn bool) values.Wish {
 
 // fetching is what Fetch and If want of a place's hits; nil if nothing.
 func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error) {
-	if len(w.fetch) == 0 && w.filter == "" {
+	if len(w.fetch) == 0 && len(w.globals) == 0 && w.filter == "" {
 		return nil, nil
 	}
 	wish := w.wish(at.Return)

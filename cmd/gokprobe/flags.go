@@ -30,6 +30,7 @@ type request struct {
 	inlined   bool      // calls too that the compiler has inlined
 	maxActive int       // how many calls of a function are followed at once
 	args      bool
+	globals   []string // -globals: variables outside of functions
 	fetchArgs []string // -arg: fetch arguments
 	filter    string
 	bounds    symbols.Bounds
@@ -64,6 +65,7 @@ func probeFlags() []cli.Flag {
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
+		&cli.StringSliceFlag{Name: "globals", Usage: "print variables outside of functions, by `NAME` or a pattern: conf, 'main.*'; repeatable"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
 		&cli.StringFlag{Name: "filter", Aliases: []string{"if"}, Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
 		depthFlag, itemsFlag, bytesFlag,
@@ -114,7 +116,7 @@ func parseBounds(c *cli.Context) (b symbols.Bounds, err error) {
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"),
-		args: c.Bool("args"), locals: c.Bool("locals"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		args: c.Bool("args"), locals: c.Bool("locals"), globals: c.StringSlice("globals"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), allRows: c.Bool("all-rows"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
 		events: c.String("kprobe-event"), mount: c.String("mount"),
@@ -151,14 +153,14 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-max-hits must be at least 1")
 	case c.IsSet("duration") && r.duration <= 0:
 		return r, usagef("-duration must be more than 0")
-	case r.count && (r.args || r.locals || r.regs || r.stack > 0):
-		return r, usagef("-count prints no hits, so it can't be combined with -args, -locals, -regs or -stack")
+	case r.count && (r.args || r.locals || len(r.globals) > 0 || r.regs || r.stack > 0):
+		return r, usagef("-count prints no hits, so it can't be combined with -args, -locals, -globals, -regs or -stack")
 	case r.locals && (r.returns || slices.ContainsFunc(r.specs, isReturn)):
 		return r, usagef("-locals is for lines and other places in a function, which has returned at its return; leave out -ret and SPEC%%return")
 	case r.allRows && !r.count:
 		return r, usagef("-all-rows is about the rows that -count prints, add -count")
-	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || c.IsSet("filter")):
-		return r, usagef("-arg and -filter are for probes, name at least one with -sym or -addr")
+	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || len(r.globals) > 0 || c.IsSet("filter")):
+		return r, usagef("-arg, -globals and -filter are for probes, name at least one with -sym or -addr")
 	case c.IsSet("filter") && strings.TrimSpace(r.filter) == "":
 		return r, usagef("-filter needs a condition")
 	case r.count && len(r.fetchArgs) > 0 && r.filter == "":
@@ -169,7 +171,7 @@ func parseRequest(c *cli.Context) (request, error) {
 
 // wants returns what the request asks of each hit, as options of package trace.
 func (r request) wants() []trace.Want {
-	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Within(r.bounds), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
+	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Globals(r.globals...), trace.Within(r.bounds), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
 	for _, w := range []struct {
 		asked bool
 		want  trace.Want

@@ -101,6 +101,7 @@ var pathSentences = map[string]sentence{
 	"BAD_INDEX":     {"Invalid index: it is a number, a variable, or a sum of these", 0},
 	"BAD_RANGE":     {"Invalid range: x[2:5] is the elements 2, 3 and 4", 0},
 	"RANGE_TYPE":    {"A range has no other type; of the first element there is TYPE[N]: x[2]:u8[3]", 0},
+	"NO_GLOBAL":     {"There is no such variable outside of functions that is known there", syscall.ENOENT},
 	"NO_INDEX":      {"The index is not known here, or is no whole number", syscall.ENOENT},
 	"NO_ELEMENT":    {"There is no such element", syscall.ENOENT},
 	"NO_TYPE":       {"Debug information has no type of this name, or several that differ", syscall.ENOENT},

@@ -20,9 +20,10 @@ import (
 
 // Wish is a request for values of a probe's hits.
 type Wish struct {
-	Args   []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
-	Hidden []string // further ones, whose values follow those of Args
-	Filter string   // which hits are wanted; empty: all
+	Args    []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
+	Hidden  []string // further ones, whose values follow those of Args
+	Globals []string // variables outside of functions, by their names or patterns
+	Filter  string   // which hits are wanted; empty: all
 	// Params lets the Filter look at the function's parameters too, as far as they are known and can be compared.
 	Params bool
 	// Return tells that the values are those when the function has returned.
@@ -79,6 +80,8 @@ type Values struct {
 	Wholes []symbols.Param
 	// Operands are values that the filter compares and no fetch argument has. They are read as Wholes are, and follow Wish.More among the filter's fields.
 	Operands []symbols.Param
+	// Globals are those of Wish.Globals, read as Wholes are.
+	Globals []symbols.Param
 	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
 	// Shown is where each of Wish.Args is.
@@ -98,7 +101,7 @@ func (v *Values) Whole() []symbols.Param {
 
 // Alike reports whether v and o fetch the same values from the same places.
 func (v *Values) Alike(o *Values) bool {
-	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Wholes, o.Wholes, symbols.Param.Alike)
+	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Read(), o.Read(), symbols.Param.Alike)
 }
 
 // Shown is where one of Wish.Args is: among Values.Wholes or Values.Args.
@@ -110,6 +113,7 @@ type Shown struct {
 // Error is a mistake in a wish.
 type Error struct {
 	InFilter bool
+	IsGlobal bool   // it is in Wish.Globals
 	Text     string // the argument or the filter
 	Err      error  // an *caret.Error where the text is wrong, which tells the column
 	// Unknown is why nothing is known of the function, where Text names one of its parameters.
@@ -119,6 +123,9 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	what := "argument"
+	if e.IsGlobal {
+		what = "variable"
+	}
 	if e.InFilter {
 		what = "filter"
 	}
@@ -229,6 +236,9 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		return nil, err
 	}
 	v.Outside = isOutside
+	if err := v.addGlobals(table, at, w); err != nil {
+		return nil, err
+	}
 	abi := host.Kernel
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
@@ -347,59 +357,6 @@ func (v *Values) isTaken(name string) bool {
 	return slices.ContainsFunc(v.Args, func(a fetch.Arg) bool { return a.Name == name }) ||
 		slices.ContainsFunc(v.Wholes, func(p symbols.Param) bool { return p.Name == name })
 }
-
-// addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
-func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error {
-	text := w.Filter
-	for _, x := range filter.Operands(text) {
-		known := func(f fetch.Field) bool { return f.Name == x.Text }
-		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
-			continue
-		}
-		expr := x.Text
-		if x.IsText && arg.IsPath(expr) && expr[0] != '$' {
-			expr += ":string"
-		}
-		a, err := arg.ParseExpr(expr, scope)
-		if err != nil && expr != x.Text {
-			a, err = arg.ParseExpr(x.Text, scope)
-		}
-		var fault *caret.Error
-		switch {
-		case err == nil:
-			a.Name = x.Text
-			v.Args = append(v.Args, a)
-		case w.Whole && v.addOperand(x.Text, scope):
-		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
-		default:
-			fault.Column += x.At
-			fault.Command = text
-			return fault
-		}
-	}
-	return nil
-}
-
-// addOperand adds what a filter compares as a value of the source's language, if it is one.
-func (v *Values) addOperand(text string, scope arg.Scope) bool {
-	path, ok := arg.ParsePath(text)
-	if !ok || scope.Function == nil {
-		return false
-	}
-	p, ok := wholeOf(path, scope)
-	if !ok {
-		return false
-	}
-	if _, _, ok = p.Compares(); !ok {
-		return false
-	}
-	p.Name = text
-	v.Operands = append(v.Operands, p.Within(symbols.Bounds{Bytes: longestText}))
-	return true
-}
-
-// isDuration tells of a field that it is what filters also call duration.
-func isDuration(f fetch.Field) bool { return f.Name == "duration_ns" }
 
 // paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
 func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {

@@ -2,7 +2,14 @@ package numbers
 
 import (
 	_ "embed"
+	"errors"
+	"strings"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 var (
@@ -62,6 +69,64 @@ func TestVariablesOutsideOfFunctions(t *testing.T) {
 				hold, fail := conditionsOf(x.all)
 				walk(t, bin, x.entry, x.all, hold, fail, stops)
 			}
+		}
+	}
+}
+
+// TestGlobalsComeWithEachHit by their names and by patterns, at entries and at returns, recorded in the target and where threads stop.
+func TestGlobalsComeWithEachHit(t *testing.T) {
+	for _, x := range []struct {
+		maker
+		source, entry string
+		names         []string
+		want          string
+	}{
+		{maker{name: "gcc", levels: [][]string{{"-g", "-O2"}}, suffix: ".c"}, globalsC, "handle", []string{"ratio", "[bh]*[rs]", "depth"}, `ratio=1.5 banner="hello" hits=11 depth=8`},
+		{maker{name: "g++", levels: [][]string{{"-g", "-O2"}}, suffix: ".cc"}, globalsCXX, "app::handle", []string{"shop::total", "app::*::counter"}, `shop::total=5 app::inner::counter=11 app::other::counter=12`},
+		{maker{name: "go", levels: [][]string{{}}, suffix: ".go"}, globalsGo, "main.handle", []string{"main.[rg]*"}, `main.größe=7 main.ratio=2.5`},
+	} {
+		bin := x.compile(t, x.levels[0], x.source)
+		for _, stops := range []bool{false, true} {
+			p := testprog.Start(t, bin)
+			s, err := trace.Attach(t.Context(), p.PID(), trace.With(kprobes.Options{NoOptimize: stops}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var probes []*trace.Probe
+			for _, spec := range []string{x.entry, x.entry + "%return"} {
+				probes = append(probes, place(t, s, spec, trace.Globals(x.names...)), place(t, s, spec, trace.Globals(x.names...), trace.Stack(1)))
+			}
+			var wrong *caret.Error
+			if _, err := s.Probe(x.entry, trace.Globals("nobody")); !errors.As(err, &wrong) || wrong.ID != "NO_GLOBAL" {
+				t.Errorf("nobody: %v", err)
+			}
+			if _, err := s.Probe(x.entry, trace.Globals("nobody*")); !errors.As(err, &wrong) || wrong.ID != "NO_GLOBAL" {
+				t.Errorf("nobody*: %v", err)
+			}
+			p.Do("go", "done")
+			for i, probe := range probes {
+				if err := probe.Close(); err != nil {
+					t.Error(err)
+				}
+				n := 0
+				for h := range probe.Hits() {
+					var got []string
+					for _, a := range h.Globals {
+						got = append(got, a.Name+"="+a.String())
+					}
+					if n++; strings.Join(got, " ") != x.want {
+						t.Errorf("%s, stops: %t, %d: %q, not %q", x.name, stops, i, got, x.want)
+					}
+				}
+				if n != 1 {
+					t.Errorf("%s, stops: %t, %d: %d hits", x.name, stops, i, n)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			p.CheckClean()
+			p.Quit()
 		}
 	}
 }
