@@ -58,7 +58,7 @@ func (s *parser) comparison() (p *pred, is bool, err error) {
 	r := &summer{parser: s}
 	a := r.sum(0)
 	if a == nil || strings.HasPrefix(s.text[s.at:], ".function") || strings.HasPrefix(s.text[s.at:], ".ustring") {
-		return nil, r.wrong != nil && r.isComputed, r.wrong
+		return r.none()
 	}
 	p = &pred{is: aSum, left: a}
 	s.skip()
@@ -80,7 +80,7 @@ func (s *parser) comparison() (p *pred, is bool, err error) {
 	b := r.sum(0)
 	switch {
 	case b == nil:
-		return nil, r.wrong != nil && r.isComputed, r.wrong
+		return r.none()
 	case a.isField() && b.n != nil: // as ever
 		return nil, false, nil
 	case r.rules() == CRules && (a.isLoose() || b.isLoose()):
@@ -110,6 +110,14 @@ type summer struct {
 	terms      int
 	isComputed bool  // there is an operator, and so it is no other predicate
 	wrong      error // where sum returns nil
+}
+
+// none is what comparison returns where a side can't be read. Without an operator it may be another predicate.
+func (r *summer) none() (*pred, bool, error) {
+	if r.wrong == nil || !r.isComputed {
+		return nil, false, nil
+	}
+	return nil, true, r.wrong
 }
 
 func (r *summer) fault(id string, at int) *sum {

@@ -39,7 +39,7 @@ const mostCallers = 64
 
 // Callers are the return addresses behind the calls that functions of a name make, as filter.Parser asks for them.
 func Callers(table *symbols.Table, name string) (spans []filter.Span) {
-	found, err := table.Resolve(context.Background(), name)
+	found, err := table.Find(context.Background(), name)
 	var several *symbols.AmbiguousError
 	if errors.As(err, &several) {
 		found = several.Candidates
