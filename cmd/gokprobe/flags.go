@@ -67,7 +67,8 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
 		&cli.StringSliceFlag{Name: "globals", Usage: "print variables outside of functions, by `NAME` or a pattern: conf, 'main.*'; repeatable"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
-		&cli.StringFlag{Name: "filter", Aliases: []string{"if"}, Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
+		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
+		&cli.StringFlag{Name: "if", Usage: "is another name of -filter `EXPR`, as in inject and log points"},
 		depthFlag, itemsFlag, bytesFlag,
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
@@ -138,7 +139,13 @@ func parseRequest(c *cli.Context) (request, error) {
 	if r.bounds, err = parseBounds(c); err != nil {
 		return r, err
 	}
+	isFiltered := c.IsSet("filter") || c.IsSet("if")
+	if c.IsSet("if") {
+		r.filter = c.String("if")
+	}
 	switch {
+	case c.IsSet("filter") && c.IsSet("if"):
+		return r, usagef("-if is another name of -filter, give one of them and join conditions with &&")
 	case len(r.specs) == 0 && !r.hold:
 		return r, usagef("no probes given, name at least one with -sym or -addr, or hold the process for gokprobe debugfs with -hold")
 	case r.inlined && r.returns:
@@ -159,9 +166,9 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-locals is for lines and other places in a function, which has returned at its return; leave out -ret and SPEC%%return")
 	case r.allRows && !r.count:
 		return r, usagef("-all-rows is about the rows that -count prints, add -count")
-	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || len(r.globals) > 0 || c.IsSet("filter")):
+	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || len(r.globals) > 0 || isFiltered):
 		return r, usagef("-arg, -globals and -filter are for probes, name at least one with -sym or -addr")
-	case c.IsSet("filter") && strings.TrimSpace(r.filter) == "":
+	case isFiltered && strings.TrimSpace(r.filter) == "":
 		return r, usagef("-filter needs a condition")
 	case r.count && len(r.fetchArgs) > 0 && r.filter == "":
 		return r, usagef("-count prints no hits, so -arg needs a -filter that looks at it")
