@@ -20,13 +20,15 @@ type spot struct {
 
 var errNotCompared = errors.New("it is neither a number nor a text")
 
-// Compares tells how values of p are compared: as numbers of so many bytes, or as texts (ShapeText). ok is false for all others.
+// Compares tells how values of p are compared: as numbers of so many bytes, or as texts (ShapeText). ok is false for all others, also references.
 func (p Param) Compares() (s Shape, size int64, ok bool) {
 	t := p.unwrapped().typ
 	if p.field != nil {
 		t = p.field.typ
 	}
 	switch s = t.shape(p.lang); {
+	case t.kind == typeReference:
+		return s, 0, false
 	case s == ShapeText, s == ShapeTextPointer, p.field == nil && (t.isCut || t.isString(p.lang)):
 		return ShapeText, 0, true
 	case s == ShapeSigned, s == ShapeUnsigned, s == ShapeFloat, s == ShapePointer:
@@ -62,9 +64,7 @@ func (p Param) Compared(r arch.Regs, m arch.Memory) (c Compared, err error) {
 	if shape == ShapeText {
 		return p.text(r, m)
 	}
-	if p = p.unwrapped(); p.field == nil && p.typ.kind == typeReference {
-		return c, errNotCompared
-	}
+	p = p.unwrapped()
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
 		return c, err

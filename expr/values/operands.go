@@ -74,6 +74,9 @@ func (v *Values) addOperand(text string, scope arg.Scope) bool {
 		return false
 	}
 	p, ok := wholeOf(path, scope)
+	if ok {
+		p, ok = referred(p)
+	}
 	if !ok {
 		return false
 	}
@@ -87,6 +90,20 @@ func (v *Values) addOperand(text string, scope arg.Scope) bool {
 
 // isDuration tells of a field that it is what filters also call duration.
 func isDuration(f fetch.Field) bool { return f.Name == "duration_ns" }
+
+// referred is what a reference stands for, and all else itself.
+func referred(p symbols.Param) (symbols.Param, bool) {
+	for range 2 {
+		if !p.IsReference() {
+			return p, true
+		}
+		var err error
+		if p, err = p.At(p.Name, symbols.Step{Kind: symbols.StepTarget}); err != nil {
+			return p, false
+		}
+	}
+	return p, !p.IsReference()
+}
 
 // KeepsAt is Keeps, with the values that Operands have in r and m. One that is not known meets no comparison.
 func (v *Values) KeepsAt(r arch.Regs, m arch.Memory, values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {

@@ -210,6 +210,9 @@ func (p *prototype) sum(s *arg.Sum) (*symbols.Sum, error) {
 			return nil, symbols.ErrNoIndex
 		}
 		v, ok := p.index(t.Path)
+		if ok {
+			v, ok = referred(v)
+		}
 		if !ok {
 			return nil, symbols.ErrNoIndex
 		}
