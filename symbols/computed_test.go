@@ -223,7 +223,7 @@ func where(x part) string {
 	case x.made == nil:
 		return x.reg
 	}
-	r := &reader{}
+	r := &reader{bounds: Bounds{}.made()}
 	w, known := r.computed(x.made)(0)
 	switch {
 	case !known || r.hasFailed:

@@ -50,15 +50,19 @@ func (c *container) format(f *formatter, raw []byte, depth int) Value {
 		return lengthOnly(c.name, n, c.val.typ != nil)
 	}
 	var entries []walk.Entry
-	if n != 0 {
-		if entries, err = c.find(&f.walks, raw, min(n, maxElems)); err != nil {
+	most := f.bounds.items
+	want := min(n, most)
+	if c.length == isUncounted { // one more tells that there are more
+		want = most + 1
+	}
+	if want != 0 {
+		if entries, err = c.find(&f.walks, raw, want); err != nil {
 			return unknown(err)
 		}
 	}
-	if c.length == isUncounted { // one more has been looked for
-		if n = int64(len(entries)); n > maxElems {
-			entries = entries[:maxElems]
-		}
+	if c.length == isUncounted {
+		n = int64(len(entries))
+		entries = entries[:min(n, most)]
 	}
 	return c.list(f, entries, n, depth)
 }

@@ -47,7 +47,7 @@ func (x nodes) container(t *dtype, isMap bool) *container {
 		case x.length != "":
 			return r.Chain(at, x.next, want)
 		default:
-			all, _, err := r.Open(at, x.next, maxElems+1)
+			all, _, err := r.Open(at, x.next, want)
 			return all, err
 		}
 	}

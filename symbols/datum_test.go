@@ -181,7 +181,7 @@ func countedText(t *testing.T, d Datum, r arch.Regs, m arch.Memory) string {
 	if err := m.ReadMemory(arch.Addr(at), b); n > 0 && err != nil {
 		t.Fatal(err)
 	}
-	return quoted(b[:min(n, maxString)], n > maxString).Text
+	return quoted(b[:min(n, DefaultBounds.Bytes)], n > DefaultBounds.Bytes).Text
 }
 
 // Numbers and texts in registers and on the stack are the same as Value prints, in all languages.
@@ -257,7 +257,7 @@ func TestBitFieldsAreShownWithTheirSigns(t *testing.T) {
 		{name: "c", typ: of(typeInt, 4), bits: true, bit: 10, wide: 22}, {name: "gone", typ: of(typeInt, 4), bits: true, bit: 30, wide: 5},
 	}}
 	raw := binary.LittleEndian.AppendUint32(nil, 29|29<<5|1<<31)
-	f := &formatter{budget: maxItems}
+	f := &formatter{budget: fieldsAlways, bounds: Bounds{}.made()}
 	if got, want := f.format(s, raw, 0).Text, "{a: -3, b: 29, c: -2097152}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

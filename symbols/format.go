@@ -12,19 +12,12 @@ import (
 	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
-// Bounds of what one value shows.
-const (
-	maxString = 64 // bytes of a string
-	maxItems  = 64 // fields and elements of one parameter, all levels
-	maxElems  = 8  // elements of one list
-	maxDepth  = 3  // nesting
-)
-
 // formatter prints one value.
 type formatter struct {
 	mem    arch.Memory
 	lang   language
-	budget int
+	budget int // fields and elements that are left
+	bounds bounds
 	table  *Table
 	mod    *Module
 	brief  bool        // see Param.Brief
@@ -32,7 +25,7 @@ type formatter struct {
 }
 
 func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
-	if f.budget--; f.budget < 0 || depth > maxDepth {
+	if f.budget--; f.budget < 0 || depth > f.bounds.depth {
 		return Value{Text: "…", JSON: "…"}
 	}
 	if int64(len(raw)) < t.size {
@@ -215,7 +208,7 @@ func (t *dtype) isText() bool {
 
 // cString reads a NUL-terminated string.
 func (f *formatter) cString(a arch.Addr) (Value, bool) {
-	b := f.prefix(a, maxString+1)
+	b := f.prefix(a, int(f.bounds.bytes)+1)
 	if len(b) == 0 {
 		return Value{}, false
 	}
@@ -224,7 +217,7 @@ func (f *formatter) cString(a arch.Addr) (Value, bool) {
 			return quoted(b[:i], false), true
 		}
 	}
-	return quoted(b[:min(len(b), maxString)], true), true
+	return quoted(b[:min(len(b), int(f.bounds.bytes))], true), true
 }
 
 // prefix reads up to n bytes at a, fewer at the end of a mapping.
@@ -257,11 +250,11 @@ func (f *formatter) text(a arch.Addr, n uint64) Value {
 	if n == 0 {
 		return Value{Text: `""`, JSON: ""}
 	}
-	b := make([]byte, min(n, maxString))
+	b := make([]byte, min(n, uint64(f.bounds.bytes)))
 	if err := f.mem.ReadMemory(a, b); err != nil {
 		return unknown(err)
 	}
-	return quoted(b, n > maxString)
+	return quoted(b, n > uint64(f.bounds.bytes))
 }
 
 // reference prints the value a reference stands for.

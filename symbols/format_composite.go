@@ -153,7 +153,7 @@ func (f *formatter) array(t *dtype, raw []byte, depth int) Value {
 				break
 			}
 		}
-		return quoted(raw[:min(len(raw), maxString)], len(raw) > maxString)
+		return quoted(raw[:min(len(raw), int(f.bounds.bytes))], len(raw) > int(f.bounds.bytes))
 	}
 	return f.list("", elem, raw, n, depth)
 }
@@ -169,7 +169,7 @@ func (f *formatter) slice(t *dtype, at arch.Addr, n int64, depth int) Value {
 	if t.elem.kind == typeUint && t.elem.size == 1 {
 		return f.bytes(t, at, n)
 	}
-	shown := min(n, maxElems)
+	shown := min(n, f.bounds.items)
 	if t.elem.size > 1<<10 {
 		shown = 0
 	}
@@ -181,12 +181,12 @@ func (f *formatter) slice(t *dtype, at arch.Addr, n int64, depth int) Value {
 }
 
 func (f *formatter) bytes(t *dtype, at arch.Addr, n int64) Value {
-	b := make([]byte, min(n, maxString))
+	b := make([]byte, min(n, f.bounds.bytes))
 	if err := f.mem.ReadMemory(at, b); err != nil && len(b) > 0 {
 		return unknown(err)
 	}
 	tail := ""
-	if n > maxString {
+	if n > f.bounds.bytes {
 		tail = "…"
 	}
 	if utf8.Valid(b) && strings.IndexFunc(string(b), unicode.IsControl) < 0 {
@@ -201,7 +201,7 @@ func (f *formatter) list(name string, elem *dtype, raw []byte, n int64, depth in
 	var parts []string
 	var all []Part
 	items := []any{}
-	for i := int64(0); i < min(n, maxElems) && (i+1)*elem.size <= int64(len(raw)); i++ {
+	for i := int64(0); i < min(n, f.bounds.items) && (i+1)*elem.size <= int64(len(raw)); i++ {
 		v := f.format(elem, raw[i*elem.size:(i+1)*elem.size], depth+1)
 		parts = append(parts, v.Text)
 		items = append(items, v.JSON)

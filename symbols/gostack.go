@@ -63,6 +63,20 @@ func (t *Table) GoFunction(a arch.Addr) bool {
 	return m != nil && m.hasGo(m.link(a))
 }
 
+// RustFunction reports whether debug information says that the function at a was written in Rust.
+func (t *Table) RustFunction(a arch.Addr) bool {
+	m := t.module(a)
+	if m == nil || m.img == nil {
+		return false
+	}
+	d, err := m.img.dwarfOf(t)
+	if err != nil {
+		return false
+	}
+	u, _, ok := d.subprogram(m.link(a))
+	return ok && u.lang == langRust
+}
+
 // hasGo reports whether a Go function of m contains the link-time address v.
 func (m *Module) hasGo(v uint64) bool {
 	if m.img == nil {

@@ -24,6 +24,9 @@ type Param struct {
 	table *Table
 	mod   *Module
 	brief bool // see Brief
+	// bounds are of what is shown: see Within.
+	bounds Bounds
+	late   *late // nil unless its path is gone at each hit: place is not known then
 }
 
 type language uint8

@@ -34,6 +34,8 @@ type Step struct {
 	Member string
 	Index  int64
 	End    int64
+	// IndexOf and EndOf, unless they are nil, stand in the place of Index and End.
+	IndexOf, EndOf *Sum
 }
 
 // Why a step leads nowhere, or a value is at no such place.
@@ -64,6 +66,9 @@ func (e *StepError) Unwrap() error { return e.Err }
 // is not below the length, as far as that is known, the value is unknown. Path is what the value is called. The error is a *StepError, which matches one of
 // ErrNoMember to ErrNoPlace.
 func (p Param) At(name string, path ...Step) (Param, error) {
+	if i := slices.IndexFunc(path, Step.isLate); i >= 0 || p.late != nil {
+		return p.lateAt(name, path)
+	}
 	w := &way{Param: p}
 	w.place.parts = slices.Clone(p.place.parts)
 	for i, s := range path {
@@ -77,7 +82,7 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 
 // Shown is p as it can be printed: a C array whose end is not told is the text there, or unknown.
 func (p Param) Shown() Param {
-	if p.lang != langC || p.typ.kind != typeArray || p.typ.count != 0 || p.field != nil {
+	if p.late != nil || p.lang != langC || p.typ.kind != typeArray || p.typ.count != 0 || p.field != nil {
 		return p
 	}
 	w := &way{Param: p}
@@ -91,7 +96,7 @@ func (p Param) Shown() Param {
 
 // Alike reports whether p and o are at the same place, and print alike.
 func (p Param) Alike(o Param) bool {
-	return p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field)
+	return p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field) && reflect.DeepEqual(p.late, o.late)
 }
 
 // IsReference reports whether p is a reference of C++'s, which stands for what it refers to.

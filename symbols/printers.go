@@ -230,7 +230,7 @@ var unseen = Value{Text: "…", JSON: "…"}
 
 // isUnread tells of a t that is there only in some values, that it is not read for a brief form.
 func (f *formatter) isUnread(t *dtype, depth int) bool {
-	return f.brief && leadsOn(t, &reader{lang: f.lang, brief: true}, depth+1)
+	return f.brief && leadsOn(t, &reader{lang: f.lang, brief: true, bounds: f.bounds}, depth+1)
 }
 
 // oneOf shows the one of several types that a value has.

@@ -131,21 +131,32 @@ func bitset(_ language, t *dtype) printer {
 	if !ok || err != nil || n <= 0 || int64(n) > 8*words[0].size {
 		return nil
 	}
-	return own(func(raw []byte) Value {
-		bytes, ok := slice(raw, o[0], words[0].size)
-		if !ok {
-			return unknown(errNoPlace)
-		}
-		var b strings.Builder
-		for i := n - 1; i >= max(0, n-maxString); i-- {
-			b.WriteByte('0' + bytes[i/8]>>(i%8)&1)
-		}
-		if n > maxString {
-			b.WriteString("…")
-		}
-		return Value{Text: "0b" + b.String(), JSON: b.String()}
-	})
+	return bits{o[0], words[0].size, n}
 }
+
+// bits shows n bits as a text of so many characters.
+type bits struct {
+	off, size int64
+	n         int
+}
+
+func (x bits) format(f *formatter, raw []byte, _ int) Value {
+	bytes, ok := slice(raw, x.off, x.size)
+	if !ok {
+		return unknown(errNoPlace)
+	}
+	var b strings.Builder
+	shown := min(x.n, int(f.bounds.bytes))
+	for i := x.n - 1; i >= x.n-shown; i-- {
+		b.WriteByte('0' + bytes[i/8]>>(i%8)&1)
+	}
+	if shown < x.n {
+		b.WriteString("…")
+	}
+	return Value{Text: "0b" + b.String(), JSON: b.String()}
+}
+
+func (bits) reads(*reader, source, int) {}
 
 // bools shows the bits of a std::vector<bool> of libstdc++, which lie between two iterators, each an address and a number of bits behind that.
 type bools struct{ first, last int64 }
@@ -191,7 +202,7 @@ func (x bools) format(f *formatter, raw []byte, depth int) Value {
 	if !ok {
 		return unknown(walk.ErrTorn)
 	}
-	shown := make([]byte, min(n, maxElems))
+	shown := make([]byte, min(n, f.bounds.items))
 	words := make([]byte, (bit+int64(len(shown))+7)/8)
 	if n > 0 {
 		if err := f.mem.ReadMemory(at, words); err != nil {
@@ -206,7 +217,7 @@ func (x bools) format(f *formatter, raw []byte, depth int) Value {
 }
 
 func (x bools) reads(r *reader, s source, _ int) {
-	const most = (63+maxElems)/8 + 1
+	most := (63+r.bounds.items)/8 + 1
 	r.read(Read{Kind: ReadArray, Addr: r.word(s, x.first), Max: most})
 	r.word(s, x.last)
 }

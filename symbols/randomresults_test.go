@@ -142,7 +142,7 @@ func TestRandomTypesAreReturnedWhereTheCompilerPutsThem(t *testing.T) {
 			if err := x.mem.ReadMemory(globals[fmt.Sprintf("g%d", i)], raw); err != nil {
 				t.Fatal(err)
 			}
-			f := &formatter{mem: x.mem, budget: maxItems}
+			f := &formatter{mem: x.mem, budget: fieldsAlways, bounds: Bounds{}.made()}
 			want := f.format(p.typ, raw, 0)
 			if got := p.Value(x.vectorRegs(), x.mem); got.Text != want.Text || got.Err != nil {
 				t.Errorf("seed %d, %v: f%d gives %s, not %s (%v): %s", seed, flags, i, got.Text, want.Text, got.Err, spelled(p.typ))

@@ -33,20 +33,20 @@ type Read struct {
 	IsSpare bool
 }
 
-// Bounds of the reads for one parameter: their number, and their bytes.
-const (
-	maxReads     = 24
-	maxReadBytes = 2048
-)
+// maxReads bounds the reads for one parameter.
+const maxReads = 24
 
 // Reads lists the general registers, by name, and the memory that Value needs. The list is made
 // before the hit, so Value may not use all of it. sp is the name of the stack pointer. ok is
 // false if the list depends on values, or is longer than a record of a hit should be.
 func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
+	if p.late != nil {
+		return nil, nil, false
+	}
 	if !p.place.isKnown(p.typ) {
 		return nil, nil, true // it is printed as unknown
 	}
-	r := &reader{lang: p.lang, brief: p.brief}
+	r := &reader{lang: p.lang, brief: p.brief, bounds: p.bounds.made()}
 	r.value(p.typ, r.place(p.place, p.typ.size, sp), 0)
 	return r.regs, r.reads, !r.hasFailed
 }
@@ -89,6 +89,7 @@ func (s source) from(n int64) source {
 type reader struct {
 	lang      language
 	brief     bool // see Param.Brief
+	bounds    bounds
 	regs      []string
 	reads     []Read
 	bytes     int64
@@ -103,7 +104,7 @@ func (r *reader) read(x Read) source {
 	n := len(r.reads)
 	r.reads = append(r.reads, x)
 	r.bytes += x.Max
-	r.hasFailed = r.hasFailed || len(r.reads) > maxReads || r.bytes > maxReadBytes
+	r.hasFailed = r.hasFailed || len(r.reads) > maxReads || r.bytes > r.bounds.recorded
 	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off <= x.Max-8 }
 }
 
@@ -146,7 +147,7 @@ func (r *reader) word(s source, off int64) Word {
 
 // value collects the reads for printing a t, as formatter.format makes them.
 func (r *reader) value(t *dtype, s source, depth int) {
-	if depth > maxDepth || r.hasFailed {
+	if depth > r.bounds.depth || r.hasFailed {
 		return
 	}
 	if p := t.printer(r.lang); p != nil {
@@ -156,7 +157,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 	switch t.kind {
 	case typePointer:
 		if r.lang == langC && t.elem.isText() {
-			r.read(Read{Kind: ReadText, Addr: r.word(s, 0), Max: maxString + 1})
+			r.read(Read{Kind: ReadText, Addr: r.word(s, 0), Max: r.bounds.bytes + 1})
 		}
 	case typeReference:
 		if t.elem.size > 0 && t.elem.size <= 1<<12 {
@@ -183,7 +184,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 
 // text is a string whose address and length lie at such offsets.
 func (r *reader) text(s source, addr, length int64) {
-	r.read(Read{Kind: ReadCounted, Addr: r.word(s, addr), Max: maxString, Count: r.word(s, length), Elem: 1})
+	r.read(Read{Kind: ReadCounted, Addr: r.word(s, addr), Max: r.bounds.bytes, Count: r.word(s, length), Elem: 1})
 }
 
 // structure does as formatter.structure.
@@ -205,7 +206,7 @@ func (r *reader) structure(t *dtype, s source, depth int) {
 }
 
 func (r *reader) elements(t *dtype, s source, n int64, depth int) {
-	for i := range min(n, maxElems) {
+	for i := range min(n, r.bounds.items) {
 		r.value(t, s.from(i*t.size), depth+1)
 	}
 }
@@ -215,17 +216,17 @@ func (r *reader) slice(t *dtype, s source, depth int) {
 	if t.elem == nil || t.elem.size > 1<<10 {
 		return
 	}
-	shown := int64(maxElems)
+	shown := r.bounds.items
 	if t.elem.kind == typeUint && t.elem.size == 1 {
-		shown = maxString
+		shown = r.bounds.bytes
 	}
 	read := Read{Kind: ReadCounted, Addr: r.word(s, 0), Max: shown * t.elem.size, Count: r.word(s, 8), Elem: t.elem.size}
-	r.elements(t.elem, r.read(read), maxElems, depth)
+	r.elements(t.elem, r.read(read), r.bounds.items, depth)
 }
 
 // leadsOn tells that more is read to print a t than a value's own bytes.
 func leadsOn(t *dtype, by *reader, depth int) bool {
-	r := &reader{lang: by.lang, brief: by.brief}
+	r := &reader{lang: by.lang, brief: by.brief, bounds: by.bounds}
 	asked := false
 	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, depth)
 	return asked || r.hasFailed || len(r.reads) > 0

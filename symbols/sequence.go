@@ -134,7 +134,7 @@ func (f *formatter) elements(t *dtype, s sequence, raw []byte, depth int) Value 
 	if !ok {
 		return unknown(errNoPlace)
 	}
-	first := make([]byte, min(n, maxElems)*s.elem.size)
+	first := make([]byte, min(n, f.bounds.items)*s.elem.size)
 	if len(first) > 0 {
 		if err := f.mem.ReadMemory(at, first); err != nil {
 			return unknown(err)
@@ -145,7 +145,7 @@ func (f *formatter) elements(t *dtype, s sequence, raw []byte, depth int) Value 
 
 // sequence does as formatter.elements. The number of bytes is not known beforehand: those that are there are read, up to the end of a page.
 func (r *reader) sequence(x sequence, s source, depth int) {
-	most := maxElems * x.elem.size
-	r.elements(x.elem, r.read(Read{Kind: ReadArray, Addr: r.word(s, x.addr), Max: most}), maxElems, depth)
+	most := r.bounds.items * x.elem.size
+	r.elements(x.elem, r.read(Read{Kind: ReadArray, Addr: r.word(s, x.addr), Max: most}), r.bounds.items, depth)
 	r.word(s, x.length)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -87,12 +88,28 @@ func (t *Table) frameLocation(st *frameState) Location {
 		loc, _ := t.Lookup(st.ip())
 		return loc
 	}
-	loc, _ := t.Lookup(st.ip() - 1)
-	loc.Addr = st.ip()
+	return t.afterCall(st.ip())
+}
+
+// afterCall names a return address.
+func (t *Table) afterCall(ip arch.Addr) Location {
+	loc, _ := t.Lookup(ip - 1)
+	loc.Addr = ip
 	if loc.Symbol.Addr != 0 {
 		loc.Offset++
 	}
 	return loc
+}
+
+// Caller names a return address as Backtrace does: by the call before it, but for the place to which the handler of a signal returns.
+func (t *Table) Caller(ret arch.Addr) Location {
+	loc, _ := t.Lookup(ret)
+	if m := t.module(ret); m != nil && m.img != nil {
+		if f := m.img.frame(m.link(ret)); f != nil && f.isSignal || loc.Offset == 0 && strings.HasPrefix(loc.Symbol.Name, "__restore") { // musl's has no frame
+			return loc
+		}
+	}
+	return t.afterCall(ret)
 }
 
 // callerState is a frame's caller.

@@ -53,11 +53,19 @@ var (
 // pointer still points at the return address, and one of Variables or InlinedCall.Params at that instruction. It reads a result after the return, as Results
 // says. r may also be a FloatRegs and an X87Regs.
 func (p Param) Value(r arch.Regs, m arch.Memory) Value {
+	if p.late != nil {
+		there, err := p.at(spot{r, m})
+		if err != nil {
+			return unknown(fmt.Errorf("%s: %w", p.Name, err))
+		}
+		return there.Value(r, m)
+	}
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
 	}
-	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod, brief: p.brief, walks: walk.Reader{Mem: m, Left: walk.Most}}
+	bounds := p.bounds.made()
+	f := &formatter{mem: m, lang: p.lang, budget: bounds.fields, bounds: bounds, table: p.table, mod: p.mod, brief: p.brief, walks: walk.Reader{Mem: m, Left: bounds.reads}}
 	if p.field != nil {
 		part, ok := p.field.of(raw)
 		if !ok {

@@ -67,7 +67,7 @@ func (t *Table) Variables(a arch.Addr) (Variables, error) {
 
 // settle makes a place of p's in the file one in the process, in which m is the file.
 func (p *Param) settle(t *Table, m *Module) {
-	if p.place = p.place.loaded(t, m); p.place.isLate() && leadsOn(p.typ, &reader{lang: p.lang}, 0) {
+	if p.place = p.place.loaded(t, m); p.place.isLate() && leadsOn(p.typ, &reader{lang: p.lang, bounds: p.bounds.made()}, 0) {
 		p.place = place{isUnknown: true} // else the thread would have to stop for it
 	}
 }

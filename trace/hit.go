@@ -106,6 +106,7 @@ type Hit struct {
 	Module   string    // base name of the mapped file
 	Args     []Arg     // the values for Args, Fetch and Regs, in this order
 	Locals   []Arg     // nil without Locals
+	Globals  []Arg     // nil without Globals
 	Stack    []Frame   // the innermost frame first; nil without Stack
 
 	// Ret, Duration and Results are those of returns only: the integer in the register for results, nil if the function is known to return none; the time from entry to return; and

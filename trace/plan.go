@@ -125,7 +125,7 @@ func (pt *point) same() bool {
 		return true
 	}
 	w := pt.probe.want
-	if len(pt.fetch.Whole()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+	if len(pt.fetch.Read()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
 		return false
 	}
 	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
@@ -145,22 +145,24 @@ func (pt *point) newCapture(spare bool) (*capture, error) {
 	if pt.ret == nil {
 		var all symbols.Variables
 		if w.args {
-			all.Params, _ = parameters(table, pt, pt.Addr)
+			params, _ := parameters(table, pt, pt.Addr)
+			all.Params = w.shown(params)
 		}
 		if w.locals {
 			seen, _ := pt.variables(table, pt.Addr)
-			all.Locals = seen.Locals
+			all.Locals = w.shown(seen.Locals)
 		}
-		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Whole()), spare)
+		c, err := newCapture(names, slices.Concat(briefly(all.Params), briefly(all.Locals), pt.fetch.Read()), spare)
 		if err == nil {
-			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Whole())
+			c.locals, c.wholes = len(all.Locals), len(pt.fetch.Read())
 		}
 		return c, err
 	}
 	results, err := table.Results(pt.Addr)
-	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Whole()), spare)
+	results = w.shown(results)
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), slices.Concat(briefly(results), pt.fetch.Read()), spare)
 	if cerr == nil {
-		c.typed, c.wholes = err == nil, len(pt.fetch.Whole())
+		c.typed, c.wholes = err == nil, len(pt.fetch.Read())
 	}
 	return c, cerr
 }
@@ -185,7 +187,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
-	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
+	if k.fetch.KeepsAt(regs, regs, fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
@@ -194,6 +196,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 			h.Locals = arguments(k.locals, regs)
 		}
 		h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+		h.Globals = pt.globals(k.fetch, regs, regs)
 		pt.addState(h, regs, k.addr)
 		return h
 	}) {
@@ -225,12 +228,12 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	if pt.ret != nil {
 		pt.addReturn(h, s, rec)
 	}
-	if !pt.fetch.Keeps(fetched, rec.Comm, rec.TID, returnValues(h)...) {
+	if !pt.fetch.KeepsAt(s, s, fetched, rec.Comm, rec.TID, returnValues(h)...) {
 		return
 	}
 	pt.kept.Add(1)
 	pt.probe.record(rec.Time, func() *Hit {
-		at, wholes := k.addr, argumentsFrom(c.wholly(), s, s)
+		at, wholes := k.addr, argumentsFrom(c.wholly()[:len(pt.fetch.Whole())], s, s)
 		if pt.ret != nil {
 			ip, _ := s.Get(host.Roles.IP)
 			at = arch.Addr(ip)
@@ -242,6 +245,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 			}
 		}
 		h.Args = pt.withFetched(h.Args, pt.fetch, fetched, wholes)
+		h.Globals = pt.globals(pt.fetch, s, s)
 		if pt.probe.want.regs {
 			h.Args = appendRegs(h.Args, processorRegs{s}, at)
 		}
@@ -283,7 +287,7 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 		return args
 	}
 	shown := make([]Arg, len(by.Shown))
-	all := FetchedArgs(by.Args, fetched)
+	all := fetchedArgs(by.Args, fetched, by.Bounds.Bytes)
 	for i, x := range by.Shown {
 		if x.IsWhole {
 			shown[i] = wholes[x.Index]
@@ -292,6 +296,14 @@ func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Valu
 		}
 	}
 	return replace(args, shown)
+}
+
+// globals are the values of the variables that Globals wants; nil without.
+func (pt *point) globals(by *values.Values, regs arch.Regs, mem arch.Memory) []Arg {
+	if len(pt.probe.want.globals) == 0 || by == nil {
+		return nil
+	}
+	return argumentsFrom(by.Globals, regs, mem)
 }
 
 // notice comes with every hit. A probe may be where it was not when it was registered.

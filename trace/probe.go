@@ -136,7 +136,7 @@ func (pt *point) describe() error {
 	k := &known{table: table, addr: pt.kp.Addr, fetch: pt.fetch, reading: table.Reading()}
 	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !pt.isSettled(old, k.addr)) {
 		k.fetch = nil
-		if v, err := pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
+		if v, err := pt.probe.want.fetching(table, pt.at(table, k.addr)); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
 			if k.fetch = v; v.Alike(pt.fetch) {
 				k.fetch = pt.fetch // what is recorded is still what is wanted
 			}
@@ -176,14 +176,15 @@ func (pt *point) lookUp(k *known) (err error) {
 	k.name()
 	if pt.ret != nil {
 		k.results, err = k.table.Results(k.addr)
-		k.typed = err == nil
+		k.results, k.typed = pt.probe.want.shown(k.results), err == nil
 	}
 	if pt.probe.want.args {
 		k.params, err = parameters(k.table, pt, k.addr)
+		k.params = pt.probe.want.shown(k.params)
 	}
 	if pt.probe.want.locals && pt.ret == nil {
 		seen, failed := pt.variables(k.table, k.addr)
-		if k.locals = seen.Locals; err == nil {
+		if k.locals = pt.probe.want.shown(seen.Locals); err == nil {
 			err = failed
 		}
 	}
@@ -220,11 +221,7 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		return k
 	}
 	var err error
-	at := Place{Name: pt.Name, Addr: k.addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}
-	if r, known := table.Function(k.addr); known && k.addr == r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
-		at.Addr = r.Start
-	}
-	k.fetch, err = pt.probe.want.fetching(table, at)
+	k.fetch, err = pt.probe.want.fetching(table, pt.at(table, k.addr))
 	if err == nil && k.fetch.Layout.Saved() > pt.fetch.Layout.Saved() {
 		err = errSavesMore
 	}
@@ -239,6 +236,15 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		return nil
 	}
 	return k
+}
+
+// at is pt's place where its probe is at addr: a probe of an entry may stand behind a landing pad.
+func (pt *point) at(table *symbols.Table, addr arch.Addr) Place {
+	at := Place{Name: pt.Name, Addr: addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}
+	if r, known := table.Function(addr); known && addr == r.Start+longestPad && !pt.isInside(pt.probe.session.kprobes.Symbols()) {
+		at.Addr = r.Start
+	}
+	return at
 }
 
 // executable is the path of the executable in a table.

@@ -102,10 +102,11 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if err != nil {
 		return nil, err
 	}
-	if !k.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
+	if !k.fetch.KeepsAt(regs, regs, fetched, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
 	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+	h.Globals = pt.globals(k.fetch, regs, regs)
 	pt.addState(h, regs, regs.IP())
 	return h, nil
 }

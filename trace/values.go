@@ -1,12 +1,14 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
@@ -83,16 +85,46 @@ func replace(args, values []Arg) []Arg {
 }
 
 // FetchedArgs are the values of fetch arguments as a hit's. values may be more than args: the rest is left out.
-func FetchedArgs(args []fetch.Arg, values []fetch.Value) []Arg {
+func FetchedArgs(args []fetch.Arg, values []fetch.Value) []Arg { return fetchedArgs(args, values, 0) }
+
+// fetchedArgs is FetchedArgs, with so many bytes of a text; 0 for all that were recorded.
+func fetchedArgs(args []fetch.Arg, values []fetch.Value, bytes int) []Arg {
 	all := make([]Arg, min(len(args), len(values)))
 	for i := range all {
 		t := args[i].Type
-		all[i] = Arg{Name: args[i].Name, Text: fetchedText(t, values[i]), Value: fetchedJSON(t, values[i])}
+		v, text := values[i], ""
+		if t.Kind == fetch.String || t.Kind == fetch.UString {
+			v, text = shortened(v, bytes)
+		}
+		all[i] = Arg{Name: args[i].Name, Text: cmp.Or(text, fetchedText(t, v)), Value: fetchedJSON(t, v)}
 		if t.Count > 0 {
 			all[i].Value = composite{v: all[i].Value}
 		}
 	}
 	return all
+}
+
+// shortened is a text of so many bytes at most, and how people read it if it was cut.
+func shortened(v fetch.Value, bytes int) (short fetch.Value, text string) {
+	if bytes <= 0 {
+		return v, ""
+	}
+	if v.Elems != nil {
+		v.Elems = slices.Clone(v.Elems)
+		for i, e := range v.Elems {
+			v.Elems[i], _ = shortened(e, bytes)
+		}
+	}
+	if len(v.S) <= bytes {
+		return v, ""
+	}
+	end := bytes
+	for end > bytes-utf8.UTFMax && end > 0 && !utf8.RuneStart(v.S[end]) {
+		end--
+	}
+	text = strconv.Quote(v.S[:end]) + "…"
+	v.S = v.S[:end] + "…"
+	return v, text
 }
 
 // fetchedText is a value as the kernel prints it, but for numbers that could not be read.
@@ -128,6 +160,9 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 	case v.Fault:
 		return nil
 	}
+	if t.Kind == fetch.Caller {
+		return caller{Addr: arch.Addr(v.U).String(), Symbol: v.S}
+	}
 	if t.HasSign() {
 		return int64(v.U)
 	}
@@ -140,6 +175,18 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 		return v.S
 	}
 	return v.U
+}
+
+// caller is the place that a function returns to, as JSON has it.
+type caller struct {
+	Addr   string `json:"addr"`
+	Symbol string `json:"symbol"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c caller) MarshalJSON() ([]byte, error) {
+	type plain caller
+	return json.Marshal(plain(c))
 }
 
 // floatJSON is a number, or a string if JSON has no such number.

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -18,9 +19,11 @@ type wanted struct {
 	specs      []string // beside the one that the probe was asked for with
 	args       bool
 	locals     bool
+	globals    []string
 	fetch      []string
 	filter     string
 	asInSource bool // values of fetch are printed so, where no type is given
+	bounds     symbols.Bounds
 	returns    bool
 	inlined    bool // calls too that the compiler has replaced by the function's body
 	maxActive  int
@@ -66,6 +69,11 @@ func Args() Want { return func(w *wanted) { w.args = true } }
 // inlined there, if one is. Returns have none.
 func Locals() Want { return func(w *wanted) { w.locals = true } }
 
+// Globals wants variables outside of functions, by the names that the source has for them at the place (symbols.Table.Global), or by patterns: 'conf*', 'main.*'.
+func Globals(names ...string) Want {
+	return func(w *wanted) { w.globals = append(w.globals, names...) }
+}
+
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string". Where there is debug information they may name
 // variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does.
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
@@ -85,6 +93,19 @@ func MaxActive(n int) Want { return func(w *wanted) { w.maxActive = n } }
 
 // Regs wants the general registers, which stand in Hit.Args as %rdi and so on.
 func Regs() Want { return func(w *wanted) { w.regs = true } }
+
+// Within wants no more than that shown of each value, in place of symbols.DefaultBounds. Where a record is too small for it, threads stop at hits. A text of Fetch that
+// no record holds is an error.
+func Within(b symbols.Bounds) Want { return func(w *wanted) { w.bounds = b } }
+
+// shown are values within the bounds that are wanted.
+func (w wanted) shown(params []symbols.Param) []symbols.Param {
+	all := slices.Clone(params)
+	for i := range all {
+		all[i] = all[i].Within(w.bounds)
+	}
+	return all
+}
 
 // Stack wants up to n frames of the stack.
 func Stack(n int) Want { return func(w *wanted) { w.stack = n } }
@@ -157,7 +178,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 
 // wish is what Fetch and If want.
 func (w wanted) wish(atReturn bool) values.Wish {
-	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource}
+	wish := values.Wish{Args: w.fetch, Globals: w.globals, Filter: w.filter, Params: w.args || w.locals, Inside: true, Return: atReturn, Whole: true, AsInSource: w.asInSource, Bounds: w.bounds}
 	if atReturn {
 		wish.More = values.ReturnFields
 	}
@@ -166,7 +187,7 @@ func (w wanted) wish(atReturn bool) values.Wish {
 
 // fetching is what Fetch and If want of a place's hits; nil if nothing.
 func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error) {
-	if len(w.fetch) == 0 && w.filter == "" {
+	if len(w.fetch) == 0 && len(w.globals) == 0 && w.filter == "" {
 		return nil, nil
 	}
 	wish := w.wish(at.Return)

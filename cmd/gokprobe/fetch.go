@@ -37,6 +37,8 @@ func wishError(err error, filter string) error {
 		return usagef("-arg: %w", err)
 	case e.Unknown != nil:
 		return usagef("-arg %s names a parameter or a variable, but %w", e.Text, e.Unknown)
+	case e.IsGlobal:
+		return pointAt("-globals", e.Err)
 	case e.InFilter:
 		return pointAt(filter, e.Err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -29,8 +30,10 @@ type request struct {
 	inlined   bool      // calls too that the compiler has inlined
 	maxActive int       // how many calls of a function are followed at once
 	args      bool
+	globals   []string // -globals: variables outside of functions
 	fetchArgs []string // -arg: fetch arguments
 	filter    string
+	bounds    symbols.Bounds
 	regs      bool
 	stack     int // frames; 0 for none
 	// stackFirst names a probe that prints the stack of its first hit only.
@@ -62,8 +65,11 @@ func probeFlags() []cli.Flag {
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "locals", Usage: "print the local variables of the blocks around each place, such as a line, by debug information"},
+		&cli.StringSliceFlag{Name: "globals", Usage: "print variables outside of functions, by `NAME` or a pattern: conf, 'main.*'; repeatable"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
 		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with -locals over local variables, with returns over ret and duration_ns"},
+		&cli.StringFlag{Name: "if", Usage: "is another name of -filter `EXPR`, as in inject and log points"},
+		depthFlag, itemsFlag, bytesFlag,
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
 		&cli.BoolFlag{Name: "count", Usage: "print no hits, only how often each probe was hit: at the end, on stdout, the twenty that were hit most"},
@@ -82,11 +88,36 @@ func probeFlags() []cli.Flag {
 	}
 }
 
+// How much of a value is printed.
+var (
+	depthFlag = &cli.IntFlag{Name: "depth", Value: symbols.DefaultBounds.Depth, Usage: "print members and elements down to level `N` of each value"}
+	itemsFlag = &cli.IntFlag{Name: "items", Value: symbols.DefaultBounds.Items, Usage: "print up to `N` elements of each list and container"}
+	bytesFlag = &cli.IntFlag{Name: "bytes", DefaultText: "64, of NAME:string 255", Usage: "print up to `N` bytes of each text"}
+)
+
+// parseBounds reads depthFlag, itemsFlag and bytesFlag.
+func parseBounds(c *cli.Context) (b symbols.Bounds, err error) {
+	most := symbols.MostBounds
+	for _, x := range []struct {
+		flag *cli.IntFlag
+		to   *int
+		most int
+	}{{depthFlag, &b.Depth, most.Depth}, {itemsFlag, &b.Items, most.Items}, {bytesFlag, &b.Bytes, most.Bytes}} {
+		if !c.IsSet(x.flag.Name) {
+			continue
+		}
+		if *x.to = c.Int(x.flag.Name); *x.to < 1 || *x.to > x.most {
+			return b, usagef("-%s must be from 1 to %d, the most that is read while a thread waits", x.flag.Name, x.most)
+		}
+	}
+	return b, nil
+}
+
 // parseRequest reads probeFlags.
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), inlined: c.Bool("inlined"), maxActive: c.Int("maxactive"),
-		args: c.Bool("args"), locals: c.Bool("locals"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		args: c.Bool("args"), locals: c.Bool("locals"), globals: c.StringSlice("globals"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), allRows: c.Bool("all-rows"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
 		events: c.String("kprobe-event"), mount: c.String("mount"),
@@ -105,7 +136,16 @@ func parseRequest(c *cli.Context) (request, error) {
 	if r.byReturns, err = parseReturns(c); err != nil {
 		return r, err
 	}
+	if r.bounds, err = parseBounds(c); err != nil {
+		return r, err
+	}
+	isFiltered := c.IsSet("filter") || c.IsSet("if")
+	if c.IsSet("if") {
+		r.filter = c.String("if")
+	}
 	switch {
+	case c.IsSet("filter") && c.IsSet("if"):
+		return r, usagef("-if is another name of -filter, give one of them and join conditions with &&")
 	case len(r.specs) == 0 && !r.hold:
 		return r, usagef("no probes given, name at least one with -sym or -addr, or hold the process for gokprobe debugfs with -hold")
 	case r.inlined && r.returns:
@@ -120,15 +160,15 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-max-hits must be at least 1")
 	case c.IsSet("duration") && r.duration <= 0:
 		return r, usagef("-duration must be more than 0")
-	case r.count && (r.args || r.locals || r.regs || r.stack > 0):
-		return r, usagef("-count prints no hits, so it can't be combined with -args, -locals, -regs or -stack")
+	case r.count && (r.args || r.locals || len(r.globals) > 0 || r.regs || r.stack > 0):
+		return r, usagef("-count prints no hits, so it can't be combined with -args, -locals, -globals, -regs or -stack")
 	case r.locals && (r.returns || slices.ContainsFunc(r.specs, isReturn)):
 		return r, usagef("-locals is for lines and other places in a function, which has returned at its return; leave out -ret and SPEC%%return")
 	case r.allRows && !r.count:
 		return r, usagef("-all-rows is about the rows that -count prints, add -count")
-	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || c.IsSet("filter")):
-		return r, usagef("-arg and -filter are for probes, name at least one with -sym or -addr")
-	case c.IsSet("filter") && strings.TrimSpace(r.filter) == "":
+	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || len(r.globals) > 0 || isFiltered):
+		return r, usagef("-arg, -globals and -filter are for probes, name at least one with -sym or -addr")
+	case isFiltered && strings.TrimSpace(r.filter) == "":
 		return r, usagef("-filter needs a condition")
 	case r.count && len(r.fetchArgs) > 0 && r.filter == "":
 		return r, usagef("-count prints no hits, so -arg needs a -filter that looks at it")
@@ -138,7 +178,7 @@ func parseRequest(c *cli.Context) (request, error) {
 
 // wants returns what the request asks of each hit, as options of package trace.
 func (r request) wants() []trace.Want {
-	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
+	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Globals(r.globals...), trace.Within(r.bounds), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
 	for _, w := range []struct {
 		asked bool
 		want  trace.Want

@@ -57,7 +57,7 @@ Examples:
 const defaultRate = 100
 
 // logFlags are those of probeFlags that log points have too.
-var logFlags = []string{"inlined", "duration", "format", "o", "follow", "maxactive", "no-optimize", "returns"}
+var logFlags = []string{"inlined", "duration", "format", "o", "follow", "maxactive", "no-optimize", "returns", "depth", "items", "bytes"}
 
 func logCommand(std stdio) *cli.Command {
 	flags := append(whomFlags("attach to"),
@@ -120,6 +120,9 @@ func parseLogRequest(c *cli.Context, texts []string) (r request, err error) {
 		return r, err
 	}
 	if r.byReturns, err = parseReturns(c); err != nil {
+		return r, err
+	}
+	if r.bounds, err = parseBounds(c); err != nil {
 		return r, err
 	}
 	if name := c.String("file"); name != "" {
@@ -198,7 +201,7 @@ func newLogPoint(text string, i, rate int) (*logPoint, error) {
 
 // wants are what is wanted of a log point's hits.
 func (l *logPoint) wants(r request) []trace.Want {
-	wants := append(l.Wants(), trace.Label(l.label), trace.Limit(r.maxHits))
+	wants := append(l.Wants(), trace.Label(l.label), trace.Within(r.bounds), trace.Limit(r.maxHits))
 	if l.pace != nil {
 		wants = append(wants, trace.At(l.pace))
 	}

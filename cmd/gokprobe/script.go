@@ -363,7 +363,7 @@ func (sn *scenario) write(r reportFile, result script.Result) error {
 
 // runScenario is the run command with -script.
 func runScenario(std stdio, c *cli.Context) error {
-	for _, f := range []string{"sym", "addr", "ret", "inlined", "maxactive", "args", "locals", "arg", "filter", "regs", "stack", "count", "all-rows", "max-hits", "hold", "kprobe-event", "mount"} {
+	for _, f := range []string{"sym", "addr", "ret", "inlined", "maxactive", "args", "locals", "arg", "globals", "filter", "if", "depth", "items", "bytes", "regs", "stack", "count", "all-rows", "max-hits", "hold", "kprobe-event", "mount"} {
 		if c.IsSet(f) {
 			return usagef("-%s does not go with -script: the scenario says what is probed", f)
 		}

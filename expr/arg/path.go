@@ -29,6 +29,20 @@ type Member struct {
 	Arrow bool   // of a Strict one: ->, not a dot
 	Index int64  // of an Element, or of the first one of a Range; of a Cast how many * there are but for one
 	End   int64  // of a Range: the index of the one behind it
+	// IndexOf and EndOf, unless they are nil, stand in the place of Index and End.
+	IndexOf, EndOf *Sum
+}
+
+// Sum is an index that each hit may have another one of: N, and Terms.
+type Sum struct {
+	N     int64
+	Terms []Term
+}
+
+// Term is a variable that is added, or taken off.
+type Term struct {
+	Path  Path
+	Minus bool
 }
 
 // Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N] and [N:M]; *X, &X, len(X), (X), (TYPE *)X.
@@ -94,7 +108,12 @@ func (r *pathReader) accept(token string) bool {
 	return ok
 }
 
+// step adds a step. What leads to the address and back again is none.
 func (r *pathReader) step(m Member, at int) {
+	if last := len(r.Steps) - 1; m.How == Target && last >= 0 && r.Steps[last].How == Address {
+		r.Steps, r.columns = r.Steps[:last], r.columns[:last]
+		return
+	}
 	r.Steps, r.columns = append(r.Steps, m), append(r.columns, r.column+at)
 }
 
@@ -197,7 +216,7 @@ func (r *pathReader) element(at int) *caret.Fault {
 	isRange := r.at < len(r.text) && r.text[r.at] == ':'
 	if !isRange {
 		var f *caret.Fault
-		if m.Index, f = r.index(); f != nil {
+		if m.Index, m.IndexOf, f = r.index(); f != nil {
 			return f
 		}
 		r.skip()
@@ -207,10 +226,10 @@ func (r *pathReader) element(at int) *caret.Fault {
 		from := r.at
 		m.How = Range
 		var f *caret.Fault
-		if m.End, f = r.index(); f != nil {
+		if m.End, m.EndOf, f = r.index(); f != nil {
 			return f
 		}
-		if m.End <= m.Index {
+		if m.End <= m.Index && m.IndexOf == nil && m.EndOf == nil {
 			r.at = from
 			return r.fault("BAD_RANGE")
 		}
@@ -222,16 +241,53 @@ func (r *pathReader) element(at int) *caret.Fault {
 	return nil
 }
 
-// index reads a number, up to a blank, a colon or a bracket.
-func (r *pathReader) index() (int64, *caret.Fault) {
+// index reads a number, a variable, or a sum of these.
+func (r *pathReader) index() (int64, *Sum, *caret.Fault) {
+	const most, mostTerms = 1 << 31, 8
+	from, sum := r.at, &Sum{}
+	for minus := r.accept("-"); ; {
+		if r.skip(); r.at < len(r.text) && lex.IsDigit(r.text[r.at]) {
+			n, f := r.number()
+			if minus {
+				n = -n
+			}
+			if sum.N += n; f != nil || sum.N >= most || sum.N <= -most {
+				r.at = from
+				return 0, nil, r.fault("BAD_INDEX")
+			}
+		} else {
+			inner := &pathReader{text: r.text, at: r.at, column: r.column, depth: r.depth}
+			if r.at == len(r.text) || strings.IndexByte(":]", r.text[r.at]) >= 0 || len(sum.Terms) == mostTerms {
+				return 0, nil, r.fault("BAD_INDEX")
+			}
+			if f := inner.unary(); f != nil {
+				return 0, nil, f
+			}
+			r.at = inner.at
+			sum.Terms = append(sum.Terms, Term{inner.Path, minus})
+		}
+		switch r.skip(); {
+		case r.accept("+"):
+			minus = false
+		case r.accept("-"):
+			minus = true
+		case len(sum.Terms) == 0:
+			return sum.N, nil, nil
+		default:
+			return 0, sum, nil
+		}
+	}
+}
+
+// number reads digits, also hexadecimal ones.
+func (r *pathReader) number() (int64, *caret.Fault) {
 	from := r.at
-	for r.at < len(r.text) && strings.IndexByte(" :]", r.text[r.at]) < 0 {
+	for r.at < len(r.text) && (lex.IsDigit(r.text[r.at]) || lex.IsLetter(r.text[r.at])) {
 		r.at++
 	}
 	n, ok := lex.Signed(r.text[from:r.at])
 	const most = 1 << 31
-	if !ok || n >= most || n <= -most {
-		r.at = from
+	if !ok || n >= most {
 		return 0, r.fault("BAD_INDEX")
 	}
 	return n, nil

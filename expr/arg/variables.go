@@ -54,6 +54,7 @@ var (
 	ErrNoElement  = errors.New("no such element")
 	ErrNoLength   = errors.New("it has no length")
 	ErrNoAddress  = errors.New("it has no address")
+	ErrNoIndex    = errors.New("the index is not known here, or no whole number")
 	ErrNoType     = errors.New("debug information has no such type, or several")
 )
 
@@ -213,6 +214,8 @@ func variableFault(err error, column int, columns []int) *caret.Fault {
 		return caret.At("NO_LENGTH", column)
 	case errors.Is(err, ErrNoAddress):
 		return caret.At("NO_ADDRESS", column)
+	case errors.Is(err, ErrNoIndex):
+		return caret.At("NO_INDEX", column)
 	case errors.Is(err, ErrNoType):
 		return caret.At("NO_TYPE", column)
 	case errors.Is(err, ErrNoVariable):

@@ -12,6 +12,8 @@ import (
 type Host struct {
 	Comm      string                 // the thread's name
 	Symbolize func(arch.Addr) string // sym+0xoff/0xsize; nil or an empty result: the address is printed
+	// Caller names a return address by the call before it; nil or an empty result: the address is printed.
+	Caller func(arch.Addr) string
 	// Leads is where an address leads to that may stand in the place of a return address; nil: to itself.
 	Leads func(arch.Addr) arch.Addr
 }
@@ -165,12 +167,20 @@ func (t Type) value(p []byte, h Host) Value {
 			v.U = uint64(int64(v.U<<shift) >> shift)
 		}
 	case SymbolOff, SymStr:
-		if h.Symbolize != nil {
-			v.S = h.Symbolize(arch.Addr(v.U))
-		}
-		if v.S == "" {
-			v.S = arch.Addr(v.U).String()
-		}
+		v.S = named(h.Symbolize, v.U)
+	case Caller:
+		v.S = named(h.Caller, v.U)
 	}
 	return v
+}
+
+// named is an address as name has it, or as a number.
+func named(name func(arch.Addr) string, at uint64) (s string) {
+	if name != nil {
+		s = name(arch.Addr(at))
+	}
+	if s == "" {
+		s = arch.Addr(at).String()
+	}
+	return s
 }

@@ -80,6 +80,7 @@ const (
 	BitField               // bW@O/C
 	SignedBits             // sbW@O/C: a bit field with a sign, which the kernel has not
 	Float                  // f32, f64: IEEE 754, which the kernel has not
+	Caller                 // the place that a function returns to: sym+0xoff of its caller, which the kernel has not
 )
 
 // Type is a type of the kernel's fetch arguments. The zero Type is none.

@@ -359,3 +359,21 @@ func TestCountedStrings(t *testing.T) {
 		t.Errorf("at the return %s, want %s", got, want)
 	}
 }
+
+// A record has room for as much of a text as somebody has asked for, or that is an error.
+func TestStringsAreAsLongAsTheyAreAskedFor(t *testing.T) {
+	m := memory{0x3000: []byte(strings.Repeat("x", 3000))}
+	a := Arg{Name: "a", Source: reg("rdi", 0), Type: str}
+	for _, n := range []int{1000, 1001, 1007, 2999} {
+		env := testEnv
+		env.Text = n
+		if got := printed(t, []Arg{a}, env, regs{"rdi": 0x3000}, m, nil); len(got) < n+len(`a=""`) {
+			t.Errorf("of %d bytes there are %d", n, len(got)-len(`a=""`))
+		}
+	}
+	env := testEnv
+	env.Text = 4096
+	if _, err := NewLayout([]Arg{a, a}, env); !errors.Is(err, syscall.E2BIG) || !strings.Contains(err.Error(), "ask for shorter ones") {
+		t.Errorf("two of 4096 bytes: %v", err)
+	}
+}

@@ -19,6 +19,8 @@ type Env struct {
 	// Symbol looks up the name of @SYM; FileOffset where @+OFF is mapped. nil knows nothing.
 	Symbol     func(name string) (arch.Addr, bool)
 	FileOffset func(off int64) (arch.Addr, bool)
+	// Text is how many bytes of a string are kept at least, if there are so many; 0 for what there is room for, StringSize at most.
+	Text int
 	// Return tells that the values are fetched when a function has returned: $argN is then what
 	// Save has kept at its entry.
 	Return bool
@@ -117,9 +119,14 @@ func (l *Layout) textSize() (int, error) {
 	if strings == 0 {
 		return 0, nil
 	}
-	size := min(StringSize, (program.MaxRecord-fixed)/strings-word) &^ (word - 1)
-	if size < word {
+	room := (program.MaxRecord-fixed)/strings - word
+	asked := l.env.Text + word // with a zero, and what the size is cut by
+	size := min(max(StringSize, asked), room) &^ (word - 1)
+	switch {
+	case size < word:
 		return 0, fmt.Errorf("%d strings and %d other bytes are more than a record of %d holds: %w", strings, fixed, program.MaxRecord, syscall.E2BIG)
+	case l.env.Text > 0 && room < asked:
+		return 0, fmt.Errorf("%d strings of %d bytes are more than a record holds, which has room for %d of each; ask for shorter ones: %w", strings, l.env.Text, max(room-word, 0), syscall.E2BIG)
 	}
 	return size, nil
 }
@@ -140,7 +147,7 @@ func (t Type) size() int {
 // isWord tells of a number that it may be an address.
 func (t Type) isWord() bool {
 	switch t.Kind {
-	case Unsigned, Signed, Hex, SymbolOff, SymStr:
+	case Unsigned, Signed, Hex, SymbolOff, SymStr, Caller:
 		return t.size() == word
 	}
 	return false

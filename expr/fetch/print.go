@@ -38,7 +38,7 @@ func (t Type) appendOne(b []byte, v Value) []byte {
 		return strconv.AppendUint(append(b, "0x"...), v.U, 16)
 	case Char:
 		return append(b, '\'', byte(v.U), '\'')
-	case SymbolOff:
+	case SymbolOff, Caller:
 		return append(b, v.S...)
 	case String, UString, SymStr:
 		if v.Fault {

@@ -76,6 +76,9 @@ var comparisons = [...][2]program.Op{
 
 // weaken leaves sets of processors to the tracer.
 func (p *pred) weaken(t Target, negate bool) weaker {
+	if p.left != nil {
+		return p.weakenSum(t, negate)
+	}
 	if p.is == aString {
 		return p.weakenText(t, negate)
 	}
@@ -89,9 +92,12 @@ func (p *pred) weaken(t Target, negate bool) weaker {
 	}
 	c := program.Compare(e, comparisons[p.op][sign], program.Const(int64(p.n)))
 	if p.is == aFunction {
-		r := p.ranges[0]
-		c = program.All(program.Compare(e, program.AboveEqual, program.Const(int64(r.first))),
-			program.Compare(e, program.BelowEqual, program.Const(int64(r.last))))
+		var in []program.Cond
+		for _, r := range p.ranges {
+			in = append(in, program.All(program.Compare(e, program.AboveEqual, program.Const(int64(r.First))),
+				program.Compare(e, program.BelowEqual, program.Const(int64(r.Last)))))
+		}
+		c = program.Any(in...)
 		negate = negate != (p.op == notEqual)
 	}
 	if negate {

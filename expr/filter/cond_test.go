@@ -42,6 +42,10 @@ func randomFilter(r *rand.Rand, depth int) string {
 		a, b := randomFilter(r, depth-1), randomFilter(r, depth-1)
 		return []string{a + " && " + b, a + " || " + b, "(" + a + ") && (" + b + ")", "!(" + a + " || " + b + ")", "(" + a + " && " + b + ") || !" + b}[r.IntN(5)]
 	}
+	if r.IntN(4) == 0 { // two numbers
+		other := [2]string{randomArgs[r.IntN(16)].Name, randomArgs[r.IntN(16)].Name}
+		return []string{"", "!"}[r.IntN(2)] + "(" + other[0] + " " + ops[1+r.IntN(6)] + " " + other[1] + ")"
+	}
 	a := randomArgs[r.IntN(len(randomArgs))]
 	not := []string{"", "!"}[r.IntN(2)]
 	switch {
@@ -86,11 +90,13 @@ func TestTheTargetKeepsWhatMatchKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parser := Parser{Fields: fetch.Fields(randomArgs), Function: func(string) (uint64, uint64, bool) { return 100, 200, true }}
+	parser := Parser{Fields: fetch.Fields(randomArgs), Function: func(string) (uint64, uint64, bool) { return 100, 200, true }, Exprs: true}
 	ring := program.Map{Kind: program.Ring, Size: 1 << 15}
 	kept, exactly, more := 0, 0, 0
 	for range 1500 {
 		text := randomFilter(r, r.IntN(4))
+		rules := Rules(r.IntN(3))
+		parser.Rules = func() Rules { return rules }
 		f, err := parser.Parse(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -163,7 +169,7 @@ func (ones) Text(int) (program.Expr, int, bool) { return program.Const(1), fetch
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"int == -5 && !(small > 1 || path ~ '*a')", "cpu & CPUS{0,2-4}", "at.function == f(int)", "((", "'", "!", "a.ustring",
-		"len(o.items[1].name) > 2 && (*p).x != 3 || $arg1:s32 == 5 && +0(%di):string ~ 'x*' && at.function == f(int)"} {
+		"a + 1 == b && (c & 4) != d << 2 || e", "len(o.items[1].name) > 2 && (*p).x != 3 || $arg1:s32 == 5 && +0(%di):string ~ 'x*' && at.function == f(int)"} {
 		f.Add(s)
 	}
 	exprs := testParser

@@ -25,6 +25,8 @@ var texts = map[string]string{
 	"INVALID_CPULIST":     "Invalid cpulist",
 	"INVALID_VALUE":       "Invalid value (did you forget quotes)?",
 	"NO_FUNCTION":         "Function not found",
+	"NEEDS_BRACES":        "Put braces around the operations, whose order is another one in other languages",
+	"TYPES_DIFFER":        "The types differ, and the language does not compare or join them",
 	"NO_FILTER":           "No filter found",
 }
 

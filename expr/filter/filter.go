@@ -37,8 +37,11 @@ type Parser struct {
 	// Function finds the function that has a name, or that an address like 0x401136 lies in: the address of its first byte, and
 	// that behind its last. nil knows none.
 	Function func(name string) (start, end uint64, ok bool)
-	// Exprs lets fields have names that are no identifiers, but expressions.
+	// Callers are the return addresses of the calls that functions of a name make. nil knows none.
+	Callers func(name string) []Span
+	// Exprs lets fields have names that are no identifiers, but expressions, and be compared with each other, by Rules; nil are C's.
 	Exprs bool
+	Rules func() Rules
 }
 
 // Parse makes a filter over fields. The error is an *caret.Error and matches EINVAL.
@@ -69,7 +72,7 @@ func Clears(text string) bool { return strings.Trim(text, space) == "0" }
 func (f *Filter) String() string { return f.text }
 
 // Match tells whether a hit with these values, one for each field, is kept.
-func (f *Filter) Match(values []fetch.Value) bool { return f.root.match(values) }
+func (f *Filter) Match(values []fetch.Value) bool { return f.root.match(f.fields, values) }
 
 // Shown is what the filter file shows, without the last newline, after a filter was refused with err.
 func Shown(err *caret.Error) string {
@@ -83,10 +86,27 @@ func (f *Filter) Fields() []int {
 
 func (n *node) fields(all []int) []int {
 	if n.pred != nil {
-		return append(all, n.pred.field)
+		return n.pred.fields(all)
 	}
 	for _, sub := range n.list {
 		all = sub.fields(all)
+	}
+	return all
+}
+
+func (p *pred) fields(all []int) []int {
+	if p.left == nil {
+		return append(all, p.field)
+	}
+	return p.right.fields(p.left.fields(all))
+}
+
+func (x *sum) fields(all []int) []int {
+	switch {
+	case x.op != "":
+		return x.b.fields(x.a.fields(all))
+	case x.field >= 0:
+		return append(all, x.field)
 	}
 	return all
 }

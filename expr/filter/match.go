@@ -4,19 +4,27 @@ import (
 	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
-func (n *node) match(values []fetch.Value) bool {
+func (n *node) match(fields []fetch.Field, values []fetch.Value) bool {
 	if n.pred != nil {
-		return n.pred.match(values) != n.not
+		return n.pred.match(fields, values) != n.not
 	}
 	for _, sub := range n.list {
-		if sub.match(values) == n.any {
+		if sub.match(fields, values) == n.any {
 			return n.any != n.not
 		}
 	}
 	return n.any == n.not
 }
 
-func (p *pred) match(values []fetch.Value) bool {
+func (p *pred) match(fields []fetch.Field, values []fetch.Value) bool {
+	switch p.is {
+	case aSum:
+		return p.matchSum(values)
+	case twoFloats:
+		return p.matchFloats(fields, values)
+	case twoTexts:
+		return p.matchTexts(fields, values)
+	}
 	var v fetch.Value
 	if p.field < len(values) {
 		v = values[p.field]
@@ -39,7 +47,7 @@ func (p *pred) match(values []fetch.Value) bool {
 
 func (p *pred) within(n uint64) bool {
 	for _, r := range p.ranges {
-		if r.first <= n && n <= r.last {
+		if r.First <= n && n <= r.Last {
 			return true
 		}
 	}

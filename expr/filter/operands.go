@@ -130,7 +130,7 @@ func pathLen(s string) int {
 
 func nameLen(s string) int {
 	n := 0
-	for n < len(s) && isNameByte(s[n]) {
+	for n < len(s) && isSourceByte(s[n]) {
 		n++
 	}
 	return n

@@ -148,6 +148,11 @@ func (s *parser) unary() (*node, error) {
 }
 
 func (s *parser) operand() (*node, error) {
+	if s.Exprs {
+		if p, is, err := s.comparison(); is || err != nil {
+			return &node{pred: p}, err
+		}
+	}
 	if s.peek() != '(' || s.Exprs && isPathInBraces(s.text[s.at:]) {
 		p, err := s.predicate()
 		return &node{pred: p}, err

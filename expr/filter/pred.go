@@ -34,7 +34,10 @@ type pred struct {
 	float  float64
 	text   string
 	not    bool // of a glob
-	ranges []span
+	ranges []Span
+	// left and right are compared by the rules of a language where is tells so.
+	left, right *sum
+	rules       Rules
 }
 
 // want is what a field is compared with.
@@ -46,10 +49,13 @@ const (
 	aFunction      // ranges has one
 	aFloat         // float
 	cpus           // several of them: ranges
+	aSum           // left and right have whole numbers,
+	twoFloats      // or are fields, one of which at least is of such a type,
+	twoTexts       // or both are texts
 )
 
-// span are the numbers from first to last.
-type span struct{ first, last uint64 }
+// Span are the numbers from First to Last.
+type Span struct{ First, Last uint64 }
 
 // Columns of errors are the kernel's: this much behind where the predicate was read up to.
 const columnsBehind = 1
@@ -116,6 +122,9 @@ func (s *parser) name() string {
 
 func isNameByte(c byte) bool { return isAlnum(c) || c == '_' }
 
+// isSourceByte also tells of letters that Go and Rust have in names.
+func isSourceByte(c byte) bool { return isNameByte(c) || c >= 0x80 }
+
 // find is the index of a field. Names that tell of the thread may be in capitals.
 func (s *parser) find(name string) int {
 	if name == "COMM" || name == "CPU" {
@@ -179,7 +188,7 @@ func (s *parser) word(p *pred) (n uint64, ok bool) {
 		return 0, false
 	}
 	from := s.at
-	word := s.while(isNameByte)
+	word := s.while(isSourceByte)
 	for v, name := range s.Fields[p.field].Enum {
 		if name == word && word != "" {
 			return uint64(v), true
@@ -198,6 +207,8 @@ func (s *parser) word(p *pred) (n uint64, ok bool) {
 // quoted reads a string.
 func (s *parser) quoted(p *pred, quote byte) error {
 	switch {
+	case p.typ.Kind == fetch.Caller:
+		return s.caller(p, quote)
 	case p.op != notEqual && p.op != equal && p.op != glob:
 		return s.here("ILLEGAL_FIELD_OP")
 	case !p.isString():

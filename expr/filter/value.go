@@ -88,11 +88,29 @@ func (s *parser) function(p *pred) error {
 	name := s.functionName()
 	if s.Function != nil {
 		if start, end, ok := s.Function(name); ok && start < end {
-			p.is, p.ranges = aFunction, []span{{start, end - 1}}
+			p.is, p.ranges = aFunction, []Span{{start, end - 1}}
 			return nil
 		}
 	}
 	return s.here("NO_FUNCTION")
+}
+
+// caller reads the name of a function in quotes, or a pattern of such.
+func (s *parser) caller(p *pred, quote byte) error {
+	if p.op != equal && p.op != notEqual {
+		return s.here("ILLEGAL_FIELD_OP")
+	}
+	s.at++
+	from := s.at
+	name := s.while(func(c byte) bool { return c != quote })
+	if s.Callers != nil {
+		p.is, p.ranges = aFunction, s.Callers(name)
+	}
+	if len(p.ranges) == 0 {
+		return s.fail("NO_FUNCTION", from)
+	}
+	s.at++
+	return nil
 }
 
 // functionName reads a name that may have parameters in braces.
@@ -133,8 +151,8 @@ func (s *parser) cpus(p *pred) error {
 	}
 	s.at++
 	p.is = cpus
-	if r := p.ranges; len(r) == 1 && r[0].first == r[0].last {
-		p.is, p.n = aNumber, r[0].first
+	if r := p.ranges; len(r) == 1 && r[0].First == r[0].Last {
+		p.is, p.n = aNumber, r[0].First
 		if p.op == anyBit {
 			p.op = equal
 		}
@@ -143,7 +161,7 @@ func (s *parser) cpus(p *pred) error {
 }
 
 // parseCPUs reads numbers and ranges with commas between them; all are all.
-func parseCPUs(list string) (ranges []span, ok bool) {
+func parseCPUs(list string) (ranges []Span, ok bool) {
 	for part := range strings.SplitSeq(list, ",") {
 		if part = strings.Trim(part, space); part == "all" {
 			part = "0-" + strconv.Itoa(maxCPUs-1)
@@ -157,7 +175,7 @@ func parseCPUs(list string) (ranges []span, ok bool) {
 		if err != nil || err2 != nil || first > last || last >= maxCPUs {
 			return nil, false
 		}
-		ranges = append(ranges, span{first, last})
+		ranges = append(ranges, Span{first, last})
 	}
 	return ranges, true
 }

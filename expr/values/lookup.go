@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -39,6 +40,18 @@ func Function(table *symbols.Table, name string) (start, end uint64, ok bool) {
 	return uint64(f.Start), uint64(f.End), known
 }
 
+// rulesAt are those of the language that the function at a place is written in.
+func rulesAt(table *symbols.Table, at Place) filter.Rules {
+	switch {
+	case at.Waits:
+	case table.GoFunction(at.Addr):
+		return filter.GoRules
+	case table.RustFunction(at.Addr):
+		return filter.RustRules
+	}
+	return filter.CRules
+}
+
 // NoParams is why nothing is known of the parameters at an address, and what to do: err is that of symbols.Table.Params. Where debug files were looked for is
 // left out: the package knows its place.
 func NoParams(table *symbols.Table, at arch.Addr, err error) error {
@@ -56,7 +69,15 @@ func NoParams(table *symbols.Table, at arch.Addr, err error) error {
 
 // Host is how the values that a thread's hit has recorded are made: by the thread's name, and addresses as the kernel's %pS. leads is fetch.Host's.
 func Host(table *symbols.Table, comm string, leads func(arch.Addr) arch.Addr) fetch.Host {
-	return fetch.Host{Comm: comm, Symbolize: func(at arch.Addr) string { return Symbolize(table, at) }, Leads: leads}
+	return fetch.Host{
+		Comm: comm, Symbolize: func(at arch.Addr) string { return Symbolize(table, at) }, Leads: leads,
+		Caller: func(at arch.Addr) string {
+			if loc := table.Caller(at); loc.Symbol.Name != "" {
+				return loc.String()
+			}
+			return ""
+		},
+	}
 }
 
 // Symbolize prints an address as the kernel's %pS, name+offset/size. It is empty if there is no symbol.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -16,7 +15,7 @@ const (
 
 // outside is what the source names at an address that is no variable of a function: variables outside of functions, and what each thread has. isUsed is set when there is
 // one.
-func outside(table *symbols.Table, at arch.Addr, isUsed *bool) arg.Function {
+func outside(table *symbols.Table, at arch.Addr, isUsed *bool) *prototype {
 	find := func(name string) (symbols.Param, error) {
 		if slices.Contains(hitNames, name) {
 			return symbols.Param{}, symbols.ErrNoGlobal

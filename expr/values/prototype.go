@@ -22,6 +22,8 @@ type prototype struct {
 	results  []symbols.Param
 	// elsewhere finds what the source names outside of the function; nil: nothing.
 	elsewhere func(name string) (symbols.Param, error)
+	index     func(path arg.Path) (symbols.Param, bool) // finds the variables in indexes; nil: none
+	caller    func() (arg.Variable, error)              // unless elsewhere finds the name; nil: nothing
 }
 
 // Prototype is what debug information says of the function that contains an address, for fetch arguments at its
@@ -56,6 +58,13 @@ func surroundings(table *symbols.Table, at arch.Addr) (arg.Function, error) {
 	return &prototype{abi: ABIOf(table, at), isInside: true, params: all}, nil
 }
 
+// indexedBy has the variables in indexes found by index.
+func indexedBy(f arg.Function, index func(arg.Path) (symbols.Param, bool)) {
+	if p, ok := f.(*prototype); ok {
+		p.index = index
+	}
+}
+
 // Params implements arg.Function.
 func (p *prototype) Params() []string {
 	names := make([]string, len(p.params))
@@ -68,7 +77,10 @@ func (p *prototype) Params() []string {
 // Variable implements arg.Function. A result is the first one, of functions that give several.
 func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
 	param, err := p.at(name, path)
-	if err != nil {
+	switch {
+	case err == arg.ErrNoVariable && name == callerName && len(path) == 0 && p.caller != nil:
+		return p.caller()
+	case err != nil:
 		return v, err
 	}
 	return p.described(name, param)
@@ -118,7 +130,11 @@ func (p *prototype) at(name string, path []arg.Member) (symbols.Param, error) {
 	if err != nil {
 		return param, err
 	}
-	end, err := param.At(name, Steps(path[used:])...)
+	steps, err := p.steps(path[used:])
+	var end symbols.Param
+	if err == nil {
+		end, err = param.At(name, steps...)
+	}
 	if err != nil {
 		return end, stepError(err, used)
 	}
@@ -157,7 +173,7 @@ func (p *prototype) named(name string, path []arg.Member) (param symbols.Param, 
 	return param, 0, nil
 }
 
-// Steps are those of a path, as package symbols goes them.
+// Steps are those of a path, as package symbols goes them, but for indexes that are variables.
 func Steps(path []arg.Member) []symbols.Step {
 	steps := make([]symbols.Step, len(path))
 	for i, m := range path {
@@ -167,6 +183,42 @@ func Steps(path []arg.Member) []symbols.Step {
 		}
 	}
 	return steps
+}
+
+// steps are those of a path, with its variables. The error is a *symbols.StepError.
+func (p *prototype) steps(path []arg.Member) (steps []symbols.Step, err error) {
+	steps = Steps(path)
+	for i, m := range path {
+		if steps[i].IndexOf, err = p.sum(m.IndexOf); err == nil {
+			steps[i].EndOf, err = p.sum(m.EndOf)
+		}
+		if err != nil {
+			return nil, &symbols.StepError{Step: i, Err: symbols.ErrNoIndex}
+		}
+	}
+	return steps, nil
+}
+
+// sum is an index whose variables are found as all others are.
+func (p *prototype) sum(s *arg.Sum) (*symbols.Sum, error) {
+	if s == nil {
+		return nil, nil
+	}
+	sum := &symbols.Sum{N: s.N}
+	for _, t := range s.Terms {
+		if p.index == nil {
+			return nil, symbols.ErrNoIndex
+		}
+		v, ok := p.index(t.Path)
+		if ok {
+			v, ok = referred(v)
+		}
+		if !ok {
+			return nil, symbols.ErrNoIndex
+		}
+		sum.Terms = append(sum.Terms, symbols.Term{Param: v, Minus: t.Minus})
+	}
+	return sum, nil
 }
 
 // kinds are those of steps without an arrow.
@@ -217,6 +269,8 @@ func stepError(err error, used int) error {
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoElement}
 	case errors.Is(err, symbols.ErrNoLength):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoLength}
+	case errors.Is(err, symbols.ErrNoIndex):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoIndex}
 	case errors.Is(err, symbols.ErrNoAddress):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoAddress}
 	}

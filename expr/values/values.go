@@ -20,9 +20,10 @@ import (
 
 // Wish is a request for values of a probe's hits.
 type Wish struct {
-	Args   []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
-	Hidden []string // further ones, whose values follow those of Args
-	Filter string   // which hits are wanted; empty: all
+	Args    []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
+	Hidden  []string // further ones, whose values follow those of Args
+	Globals []string // variables outside of functions, by their names or patterns
+	Filter  string   // which hits are wanted; empty: all
 	// Params lets the Filter look at the function's parameters too, as far as they are known and can be compared.
 	Params bool
 	// Return tells that the values are those when the function has returned.
@@ -36,6 +37,8 @@ type Wish struct {
 	AsInSource bool
 	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
 	Syscall bool
+	// Bounds are how much of a value is shown.
+	Bounds symbols.Bounds
 	// More is what the Filter may look at beside all that.
 	More []fetch.Field
 }
@@ -75,10 +78,17 @@ type Values struct {
 	Filter *filter.Filter // nil if every hit is wanted
 	// Wholes are values of Wish.Args that are read and printed as the source's language has them, at the hit.
 	Wholes []symbols.Param
+	// Operands are values that the filter compares and no fetch argument has. They are read as Wholes are, and follow Wish.More among the filter's fields.
+	Operands []symbols.Param
+	// Globals are those of Wish.Globals, read as Wholes are.
+	Globals []symbols.Param
 	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
+	// Bounds are the wish's.
+	Bounds symbols.Bounds
+	more   int // Wish.More
 }
 
 // Whole is Wholes, none of nil.
@@ -91,7 +101,7 @@ func (v *Values) Whole() []symbols.Param {
 
 // Alike reports whether v and o fetch the same values from the same places.
 func (v *Values) Alike(o *Values) bool {
-	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Wholes, o.Wholes, symbols.Param.Alike)
+	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Read(), o.Read(), symbols.Param.Alike)
 }
 
 // Shown is where one of Wish.Args is: among Values.Wholes or Values.Args.
@@ -103,6 +113,7 @@ type Shown struct {
 // Error is a mistake in a wish.
 type Error struct {
 	InFilter bool
+	IsGlobal bool   // it is in Wish.Globals
 	Text     string // the argument or the filter
 	Err      error  // an *caret.Error where the text is wrong, which tells the column
 	// Unknown is why nothing is known of the function, where Text names one of its parameters.
@@ -112,6 +123,9 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	what := "argument"
+	if e.IsGlobal {
+		what = "variable"
+	}
 	if e.InFilter {
 		what = "filter"
 	}
@@ -146,7 +160,10 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 // Check finds mistakes in a wish before there is a process. What only the process tells
 // is believed.
 func (w Wish) Check() error {
-	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, func(string) (uint64, uint64, bool) { return 0, 1, true })
+	_, err := w.parse(arg.Scope{Inside: w.Inside && !w.Return}, functions{
+		func(string) (uint64, uint64, bool) { return 0, 1, true }, func(string) []filter.Span { return []filter.Span{{}} },
+		func() filter.Rules { return filter.AnyRules },
+	})
 	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
 		return nil
@@ -174,7 +191,9 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var unknown error // why nothing is known of the function
 	isOutside := false
 	inside := w.Inside && at.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined
-	scope := arg.Scope{
+	var scope arg.Scope
+	index := func(path arg.Path) (symbols.Param, bool) { return wholeOf(path, scope) }
+	scope = arg.Scope{
 		Inside:  inside,
 		AtEntry: func() bool { return at.Waits || w.Syscall || !at.Inlined && atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := Object(table, symbol); return ok },
@@ -192,13 +211,20 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 			default:
 				prototype, unknown = Prototype(table, at.Addr, w.Return)
 			}
+			indexedBy(prototype, index)
 			return prototype, unknown
 		},
 	}
 	if !at.Waits && !w.Syscall {
-		scope.Elsewhere = outside(table, at.Addr, &isOutside)
+		elsewhere := outside(table, at.Addr, &isOutside)
+		elsewhere.index, elsewhere.caller = index, callerAt(table, at, w.Return)
+		scope.Elsewhere = elsewhere
 	}
-	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return Function(table, name) })
+	v, err := w.parse(scope, functions{
+		func(name string) (uint64, uint64, bool) { return Function(table, name) },
+		func(name string) []filter.Span { return Callers(table, name) },
+		func() filter.Rules { return rulesAt(table, at) },
+	})
 	if err != nil {
 		var wrong *Error
 		var e *caret.Error
@@ -210,11 +236,14 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		return nil, err
 	}
 	v.Outside = isOutside
+	if err := v.addGlobals(table, at, w); err != nil {
+		return nil, err
+	}
 	abi := host.Kernel
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
 	}
-	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return Object(table, name) }}
+	env := fetch.Env{ABI: abi, Return: w.Return, Text: w.Bounds.Bytes, Symbol: func(name string) (arch.Addr, bool) { return Object(table, name) }}
 	v.Layout, err = fetch.NewLayout(v.Args, env)
 	return v, err
 }
@@ -227,10 +256,17 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 	return host.C
 }
 
+// functions are how filters find some.
+type functions struct {
+	function func(name string) (start, end uint64, ok bool)
+	callers  func(name string) []filter.Span
+	rules    func() filter.Rules
+}
+
 // parse reads all texts of a wish.
-func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
+func (w Wish) parse(scope arg.Scope, known functions) (*Values, error) {
 	scope.Return, scope.AsInSource = w.Return, true
-	v := &Values{}
+	v := &Values{Bounds: w.Bounds, more: len(w.More)}
 	for i, text := range slices.Concat(w.Args, w.Hidden) {
 		if err := v.add(w, text, scope); err != nil {
 			return nil, &Error{Text: text, Err: err}
@@ -248,10 +284,10 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
 	}
 	more := slices.Concat(HitFields, w.More)
-	if err := v.addOperands(w.Filter, more, scope); err != nil {
+	if err := v.addOperands(w, more, scope); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
-	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
+	if err := v.parseFilter(w.Filter, wanted, more, known); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
 	return v, nil
@@ -296,7 +332,7 @@ func (v *Values) addWhole(text string, scope arg.Scope, ofLibrary bool) bool {
 	if !ok || ofLibrary && !whole.HasForm() {
 		return false
 	}
-	whole = whole.Shown()
+	whole = whole.Shown().Within(v.Bounds)
 	whole.Name = name
 	v.Wholes, v.Shown = append(v.Wholes, whole), append(v.Shown, Shown{IsWhole: true, Index: len(v.Wholes)})
 	return true
@@ -322,39 +358,6 @@ func (v *Values) isTaken(name string) bool {
 		slices.ContainsFunc(v.Wholes, func(p symbols.Param) bool { return p.Name == name })
 }
 
-// addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
-func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) error {
-	for _, x := range filter.Operands(text) {
-		known := func(f fetch.Field) bool { return f.Name == x.Text }
-		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
-			continue
-		}
-		expr := x.Text
-		if x.IsText && arg.IsPath(expr) && expr[0] != '$' {
-			expr += ":string"
-		}
-		a, err := arg.ParseExpr(expr, scope)
-		if err != nil && expr != x.Text {
-			a, err = arg.ParseExpr(x.Text, scope)
-		}
-		var fault *caret.Error
-		switch {
-		case err == nil:
-			a.Name = x.Text
-			v.Args = append(v.Args, a)
-		case x.IsName || !errors.As(err, &fault): // the filter's own error tells that it is not known
-		default:
-			fault.Column += x.At
-			fault.Command = text
-			return fault
-		}
-	}
-	return nil
-}
-
-// isDuration tells of a field that it is what filters also call duration.
-func isDuration(f fetch.Field) bool { return f.Name == "duration_ns" }
-
 // paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
 func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 	if scope.Function == nil {
@@ -378,9 +381,9 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 
 // parseFilter reads a filter, over v's arguments and more, and keeps of the arguments behind those that are wanted the ones that it
 // looks at.
-func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
+func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known functions) error {
 	for {
-		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function, Exprs: true}
+		p := filter.Parser{Fields: slices.Concat(fetch.Fields(v.Args), more, operandFields(v.Operands)), Function: known.function, Callers: known.callers, Rules: known.rules, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err
@@ -399,7 +402,7 @@ func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, functi
 	}
 }
 
-// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, and the values of Wish.More.
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More. Operands are unknown: see KeepsAt.
 func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
 	if v == nil || v.Filter == nil {
 		return true

@@ -50,7 +50,7 @@ func conditionsOf(all [][2]string) (hold, fail []string) {
 		case strings.HasPrefix(x[1], "0x") || strings.Contains(x[1], "'"): // no number to conditions
 		case x[1] == "?": // there is no such element: no comparison holds
 			fail = append(fail, x[0]+" == 0", x[0]+" != 0", x[0]+` != "x"`)
-		case first == '"' && !strings.ContainsAny(x[0], ":") && !strings.Contains(x[0], "]."): // texts, but for some of their bytes
+		case first == '"':
 			hold, fail = append(hold, x[0]+" == "+x[1]), append(fail, x[0]+" != "+x[1])
 		case first == '-' || first >= '0' && first <= '9':
 			hold, fail = append(hold, x[0]+" == "+x[1]), append(fail, x[0]+" > "+x[1])
@@ -86,7 +86,7 @@ func TestPathsLeadToTheSameValues(t *testing.T) {
 }
 
 // walk compares the values that all have at one call, for which conditions hold or fail.
-func walk(t *testing.T, bin, entry string, all [][2]string, hold, fail []string, stops bool) {
+func walk(t *testing.T, bin, entry string, all [][2]string, hold, fail []string, stops bool, more ...trace.Want) {
 	t.Helper()
 	p := testprog.Start(t, bin)
 	s, err := trace.Attach(t.Context(), p.PID(), trace.With(kprobes.Options{NoOptimize: stops}))
@@ -95,7 +95,7 @@ func walk(t *testing.T, bin, entry string, all [][2]string, hold, fail []string,
 	}
 	values := make([]*trace.Probe, 0, len(all))
 	for n := 0; n < len(all); n += 8 { // a record holds so many
-		wants := []trace.Want{trace.AsInSource()}
+		wants := append([]trace.Want{trace.AsInSource()}, more...)
 		for _, x := range all[n:min(n+8, len(all))] {
 			wants = append(wants, trace.Fetch(x[0]))
 		}

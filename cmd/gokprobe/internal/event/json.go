@@ -22,7 +22,7 @@ var _ Printer = (*JSON)(nil)
 // The keys are, in this order:
 //
 //   - Of a hit: type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm, probe, kind, addr,
-//     symbol, module, message at a log point, args, and locals if they are wanted. At a return ret and duration_ns follow, stops and
+//     symbol, module, message at a log point, args, and locals and globals if they are wanted. At a return ret and duration_ns follow, stops and
 //     duration_min_ns if the thread was stopped in the call, and results if their types are
 //     known. Then comes stack, if one was taken.
 //   - Of an injected call, whose type is "injected": those of a hit, then n, actions, and
@@ -73,6 +73,9 @@ func (p *JSON) appendHit(b []byte, h *Hit) []byte {
 	b = appendArgsJSON(append(b, `,"args":`...), h.Args)
 	if h.Locals != nil {
 		b = appendArgsJSON(append(b, `,"locals":`...), h.Locals)
+	}
+	if h.Globals != nil {
+		b = appendArgsJSON(append(b, `,"globals":`...), h.Globals)
 	}
 	if h.Ret != nil {
 		b = strconv.AppendInt(append(b, `,"ret":`...), *h.Ret, 10)

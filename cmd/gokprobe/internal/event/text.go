@@ -87,16 +87,8 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 		b = appendSafe(append(b, ' '), h.Args[i].Name)
 		b = h.Args[i].Append(append(b, '='))
 	}
-	if h.Locals != nil {
-		b = append(b, " locals{"...)
-		for i := range h.Locals {
-			if i > 0 {
-				b = append(b, ' ')
-			}
-			b = h.Locals[i].Append(append(appendSafe(b, h.Locals[i].Name), '='))
-		}
-		b = append(b, '}')
-	}
+	b = appendVariables(b, " locals{", h.Locals)
+	b = appendVariables(b, " globals{", h.Globals)
 	b = p.appendReturn(b, h)
 	b = p.appendInjected(b, h.Injected)
 	b = append(trimSpace(b), '\n')
@@ -415,4 +407,19 @@ func appendTable(b []byte, rows [][]string) []byte {
 		b = append(append(b, row[len(widths)]...), '\n')
 	}
 	return b
+}
+
+// appendVariables adds variables in brackets, nothing for nil.
+func appendVariables(b []byte, open string, all []Arg) []byte {
+	if all == nil {
+		return b
+	}
+	b = append(b, open...)
+	for i := range all {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = all[i].Append(append(appendSafe(b, all[i].Name), '='))
+	}
+	return append(b, '}')
 }

@@ -1,0 +1,128 @@
+package values
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// operandFields are Values.Operands as fields of a filter.
+func operandFields(operands []symbols.Param) []fetch.Field {
+	fields := make([]fetch.Field, len(operands))
+	for i, p := range operands {
+		shape, size, _ := p.Compares()
+		fields[i] = fetch.Field{Name: p.Name, Type: TypeOf(operandType(shape, size))}
+	}
+	return fields
+}
+
+func operandType(s symbols.Shape, size int64) string {
+	switch s {
+	case symbols.ShapeText:
+		return "string"
+	case symbols.ShapePointer:
+		return "u64"
+	}
+	return numberName(s, size)
+}
+
+// longestText is what no text is longer than that a filter compares with others.
+const longestText = 256
+
+// addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
+func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error {
+	text := w.Filter
+	for _, x := range filter.Operands(text) {
+		known := func(f fetch.Field) bool { return f.Name == x.Text }
+		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
+			continue
+		}
+		expr := x.Text
+		if x.IsText && arg.IsPath(expr) && expr[0] != '$' {
+			expr += ":string"
+		}
+		a, err := arg.ParseExpr(expr, scope)
+		if err != nil && expr != x.Text {
+			a, err = arg.ParseExpr(x.Text, scope)
+		}
+		var fault *caret.Error
+		switch {
+		case err == nil:
+			a.Name = x.Text
+			v.Args = append(v.Args, a)
+		case w.Whole && v.addOperand(x.Text, scope):
+		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
+		default:
+			fault.Column += x.At
+			fault.Command = text
+			return fault
+		}
+	}
+	return nil
+}
+
+// addOperand adds what a filter compares as a value of the source's language, if it is one.
+func (v *Values) addOperand(text string, scope arg.Scope) bool {
+	path, ok := arg.ParsePath(text)
+	if !ok || scope.Function == nil {
+		return false
+	}
+	p, ok := wholeOf(path, scope)
+	if ok {
+		p, ok = referred(p)
+	}
+	if !ok {
+		return false
+	}
+	if _, _, ok = p.Compares(); !ok {
+		return false
+	}
+	p.Name = text
+	v.Operands = append(v.Operands, p.Within(symbols.Bounds{Bytes: longestText}))
+	return true
+}
+
+// isDuration tells of a field that it is what filters also call duration.
+func isDuration(f fetch.Field) bool { return f.Name == "duration_ns" }
+
+// referred is what a reference stands for, and all else itself.
+func referred(p symbols.Param) (symbols.Param, bool) {
+	for range 2 {
+		if !p.IsReference() {
+			return p, true
+		}
+		var err error
+		if p, err = p.At(p.Name, symbols.Step{Kind: symbols.StepTarget}); err != nil {
+			return p, false
+		}
+	}
+	return p, !p.IsReference()
+}
+
+// KeepsAt is Keeps, with the values that Operands have in r and m. One that is not known meets no comparison.
+func (v *Values) KeepsAt(r arch.Regs, m arch.Memory, values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
+	if v == nil || len(v.Operands) == 0 {
+		return v.Keeps(values, comm, tid, more...)
+	}
+	all := make([]fetch.Value, v.more, v.more+len(v.Operands)) // a return may have fewer
+	copy(all, more)
+	for _, p := range v.Operands {
+		c, err := p.Compared(r, m)
+		all = append(all, fetch.Value{U: c.Bits, S: c.Text, Fault: err != nil, Absent: err != nil})
+	}
+	return v.Keeps(values, comm, tid, all...)
+}
+
+// Read are all that is read as the source's language has it: Wholes, then Globals, then Operands. Of nil it is nothing.
+func (v *Values) Read() []symbols.Param {
+	if v == nil {
+		return nil
+	}
+	return slices.Concat(v.Wholes, v.Globals, v.Operands)
+}
