@@ -53,6 +53,13 @@ var (
 // pointer still points at the return address, and one of Variables or InlinedCall.Params at that instruction. It reads a result after the return, as Results
 // says. r may also be a FloatRegs and an X87Regs.
 func (p Param) Value(r arch.Regs, m arch.Memory) Value {
+	if p.late != nil {
+		end, err := p.arrive(r, m)
+		if err != nil {
+			return unknown(fmt.Errorf("%s: %w", p.Name, err))
+		}
+		return end.Value(r, m)
+	}
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
@@ -150,6 +157,10 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 		return nil
 	case computedPart:
 		return x.made.read(p, r, m)
+	case entryPart:
+		at, err := x.entry.read(r, m)
+		copy(p, binary.LittleEndian.AppendUint64(nil, uint64(at)))
+		return err
 	case "xmm":
 		if fr, ok := r.(FloatRegs); ok {
 			if v, ok := fr.Vector(x.n); ok {

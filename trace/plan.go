@@ -109,7 +109,7 @@ func (pt *point) recording(spare bool) (c *capture, err error) {
 // recordable reports whether a program in the target can record the wanted values. They must be fetched in the same way in all followed
 // processes, and exist where the program runs: at a return it does not see the entry's.
 func (pt *point) recordable() bool {
-	if !pt.same() {
+	if !pt.same() || pt.fetch.Stops() {
 		return false
 	}
 	if pt.ret != nil {
@@ -125,7 +125,7 @@ func (pt *point) same() bool {
 		return true
 	}
 	w := pt.probe.want
-	if len(pt.fetch.Whole()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+	if len(pt.fetch.Whole()) > 0 || pt.fetch.Stops() || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
 		return false
 	}
 	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
@@ -185,7 +185,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
-	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(time.Now(), func() *Hit {
+	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID(), k.fetch.Late(regs, regs)...) && p.record(time.Now(), func() *Hit {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)

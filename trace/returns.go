@@ -102,7 +102,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if err != nil {
 		return nil, err
 	}
-	if !k.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
+	if !k.fetch.Keeps(fetched, h.Comm, h.TID, append(returnValues(h), k.fetch.Late(regs, regs)...)...) {
 		return nil, nil
 	}
 	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))

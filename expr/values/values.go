@@ -14,6 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/expr/lex"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -79,6 +80,7 @@ type Values struct {
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
+	late  []late
 }
 
 // Whole is Wholes, none of nil.
@@ -91,7 +93,8 @@ func (v *Values) Whole() []symbols.Param {
 
 // Alike reports whether v and o fetch the same values from the same places.
 func (v *Values) Alike(o *Values) bool {
-	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Wholes, o.Wholes, symbols.Param.Alike)
+	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Wholes, o.Wholes, symbols.Param.Alike) &&
+		slices.EqualFunc(v.late, o.late, func(a, b late) bool { return a.param.Alike(b.param) })
 }
 
 // Shown is where one of Wish.Args is: among Values.Wholes or Values.Args.
@@ -248,7 +251,7 @@ func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool
 		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
 	}
 	more := slices.Concat(HitFields, w.More)
-	if err := v.addOperands(w.Filter, more, scope); err != nil {
+	if err := v.addOperands(w, more, scope); err != nil {
 		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
 	}
 	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
@@ -284,7 +287,7 @@ func (v *Values) add(w Wish, text string, scope arg.Scope) error {
 // addWhole adds the value that text names as [NAME=]PATH, if it names one; if ofLibrary is set, only one that a library's type gives another form than
 // a number.
 func (v *Values) addWhole(text string, scope arg.Scope, ofLibrary bool) bool {
-	name, expr, named := strings.Cut(text, "=")
+	name, expr, named := lex.CutName(text)
 	if !named {
 		name, expr = text, text
 	}
@@ -323,10 +326,11 @@ func (v *Values) isTaken(name string) bool {
 }
 
 // addOperands adds what a filter compares and nobody has named yet: variables, and any fetch argument.
-func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) error {
+func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error {
+	text := w.Filter
 	for _, x := range filter.Operands(text) {
 		known := func(f fetch.Field) bool { return f.Name == x.Text }
-		if slices.ContainsFunc(fetch.Fields(v.Args), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
+		if slices.ContainsFunc(slices.Concat(fetch.Fields(v.Args), v.lateFields()), known) || slices.ContainsFunc(more, known) || x.Text == "duration" && slices.ContainsFunc(more, isDuration) {
 			continue
 		}
 		expr := x.Text
@@ -342,6 +346,7 @@ func (v *Values) addOperands(text string, more []fetch.Field, scope arg.Scope) e
 		case err == nil:
 			a.Name = x.Text
 			v.Args = append(v.Args, a)
+		case w.Whole && v.addLate(x.Text, x.IsText, scope):
 		case x.IsName || !errors.As(err, &fault): // the filter's own error tells that it is not known
 		default:
 			fault.Column += x.At
@@ -380,7 +385,7 @@ func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
 // looks at.
 func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
 	for {
-		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function, Exprs: true}
+		p := filter.Parser{Fields: slices.Concat(fetch.Fields(v.Args), more, v.lateFields()), Function: function, Exprs: true}
 		made, err := p.Parse(text)
 		if err != nil {
 			return err
@@ -399,7 +404,7 @@ func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, functi
 	}
 }
 
-// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, and the values of Wish.More.
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, and the values of Wish.More and those of Late.
 func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
 	if v == nil || v.Filter == nil {
 		return true
