@@ -1,0 +1,142 @@
+package numbers
+
+import (
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/godelve"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+//go:embed testdata/keys.go.txt
+var keysGo string
+
+// told is an expression, and what the program itself says that it is.
+type told struct{ expr, want string }
+
+func listed(p *testprog.Prog) (all []told) {
+	p.Send("list")
+	for line := p.Line(); line != "done"; line = p.Line() {
+		expr, want, _ := strings.Cut(strings.TrimPrefix(line, "v "), "\t")
+		all = append(all, told{expr, want})
+	}
+	return all
+}
+
+// TestEntriesOfMapsAndWhatInterfacesHold: the program and Delve say the same as we.
+func TestEntriesOfMapsAndWhatInterfacesHold(t *testing.T) {
+	x := maker{name: "go", levels: [][]string{{}}, suffix: ".go"}
+	bin := x.compile(t, nil, keysGo)
+	p := testprog.Start(t, bin)
+	all := listed(p)
+	s, err := kprobes.Attach(t.Context(), p.PID(), kprobes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &keyCheck{T: t, pid: p.PID(), all: all}
+	if err := s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "main.handle", PreHandler: c.hit}); err != nil {
+		t.Fatal(err)
+	}
+	p.Do("go", "done")
+	if c.n < 500 || c.byDelve < 400 {
+		t.Errorf("%d expressions, %d by Delve", c.n, c.byDelve)
+	}
+	t.Logf("%d expressions, %v each; %d by Delve, loaded in %v, %v each, the map of 1000 texts in %v; torn: %d reads, %d bytes at most", c.n, c.ours/time.Duration(c.n), c.byDelve, c.loaded, c.delve/time.Duration(c.n), c.entry, c.most, c.size)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+type keyCheck struct {
+	*testing.T
+	pid                        int
+	all                        []told
+	n, byDelve, most, size     int
+	ours, delve, loaded, entry time.Duration
+}
+
+func (c *keyCheck) hit(k *kprobes.Kprobe, r *kprobes.Regs) int {
+	e, err := godelve.Load(fmt.Sprintf("/proc/%d/exe", c.pid), c.pid, 0)
+	if err != nil {
+		c.Error(err)
+		return 0
+	}
+	c.loaded = e.Took
+	for _, x := range c.all {
+		param, ok := c.param(r.Symbols(), k.Addr, x)
+		if !ok {
+			continue
+		}
+		c.n++
+		begun := time.Now()
+		got := param.Value(r, r).Text
+		c.ours += time.Since(begun)
+		if got != x.want {
+			c.Errorf("%s is %s, and the program says %s", x.expr, got, x.want)
+		}
+		begun = time.Now()
+		v, err := e.Eval(r, x.expr)
+		took := time.Since(begun)
+		if c.delve += took; x.expr == `main.all.S.Big["500"]` {
+			c.entry = took
+		}
+		if err != nil {
+			continue
+		}
+		c.byDelve++
+		if by := godelve.Text(v); by != got && got != "?" {
+			c.Errorf("%s is %s, and Delve says %s", x.expr, got, by)
+		}
+		for seed := range uint64(testsize.Rounds(0, 2, 100)) {
+			m := &torn{Memory: r, rnd: rand.New(rand.NewPCG(seed, 5))}
+			param.Value(r, m)
+			c.most, c.size = max(c.most, m.reads), max(c.size, m.size)
+		}
+	}
+	if c.most > 1200 || c.size > 4<<20 {
+		c.Errorf("an entry takes %d reads or %d bytes", c.most, c.size)
+	}
+	return 0
+}
+
+// param is what an expression means where the function is entered.
+func (c *keyCheck) param(table *symbols.Table, at arch.Addr, x told) (symbols.Param, bool) {
+	v, err := values.Wish{Args: []string{x.expr}, Whole: true, AsInSource: true, Inside: true}.At(table, values.Place{Addr: at})
+	switch {
+	case err == nil && len(v.Wholes) == 1:
+		return v.Wholes[0], true
+	case x.want != "?": // the text alone may tell that there is no such value
+		c.Errorf("%s: %v", x.expr, err)
+	}
+	return symbols.Param{}, false
+}
+
+// TestConditionsOnEntries: threads stop for what only they can read, with and without names of their own.
+func TestConditionsOnEntries(t *testing.T) {
+	x := maker{name: "go", levels: [][]string{{}}, suffix: ".go"}
+	bin := x.compile(t, nil, keysGo)
+	p := testprog.Start(t, bin)
+	var all [][2]string
+	rnd := rand.New(rand.NewPCG(3, 3))
+	for _, x := range listed(p) {
+		if rnd.IntN(12) == 0 && !strings.HasPrefix(x.expr, "len(") {
+			all = append(all, [2]string{x.expr, x.want})
+		}
+	}
+	p.Quit()
+	hold, fail := conditionsOf(all)
+	hold = append(hold, `a.Err.Code == 404 && a.S.Texts["1"] == "text 1"`, `a.Texts == 1 || a.I.Big[500] == 3500`[len(`a.Texts == 1 || `):], `a.T.Texts["] \"=}:1"] == "text 1"`, `a.B.Small[true] == 1`)
+	fail = append(fail, `a.Err.Code == "404"`, `a.S.Texts["x"] == ""`, `a.S.Texts["x"] != ""`)
+	walk(t, bin, "main.handle", all, hold, fail, false)
+}
