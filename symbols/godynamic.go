@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// attrGoRuntimeType is the address of a type's descriptor, abi.Type.
+// attrGoRuntimeType is where a type's descriptor lies, an abi.Type: as distance from moduledata.types.
 const attrGoRuntimeType = dwarf.Attr(0x2904)
 
 // mostGoTypes bounds the index of types that interfaces may hold.
@@ -25,31 +25,37 @@ var (
 // dynamic is a type that an interface may hold.
 type dynamic struct {
 	mod     *Module
-	at      uint64 // of the descriptor, when linked
+	at      uint64 // of the descriptor, from moduledata.types
 	hasITab bool   // the interface has methods: its first word leads to an abi.ITab
 }
 
 // check returns an error unless the interface with that first word holds the type.
 func (d *dynamic) check(tab uint64, m arch.Memory) error {
-	at, err := descriptor(tab, d.hasITab, m)
-	if err == nil && d.mod.addr(d.at) != at {
+	at, err := d.mod.descriptor(tab, d.hasITab, m)
+	if err == nil && d.at != at {
 		return errOtherType
 	}
 	return err
 }
 
-// descriptor is where the abi.Type of what an interface holds lies.
-func descriptor(tab uint64, hasITab bool, m arch.Memory) (arch.Addr, error) {
-	switch {
-	case tab == 0:
+// descriptor is where the abi.Type of what an interface holds lies, from moduledata.types.
+func (m *Module) descriptor(tab uint64, hasITab bool, mem arch.Memory) (at uint64, err error) {
+	if tab == 0 {
 		return 0, errNil
-	case !hasITab:
-		return arch.Addr(tab), nil
 	}
 	const typeAt = 8 // of an abi.ITab
-	var word [8]byte
-	err := m.ReadMemory(arch.Addr(tab).Add(typeAt), word[:])
-	return arch.Addr(binary.LittleEndian.Uint64(word[:])), err
+	if hasITab {
+		var word [8]byte
+		if err := mem.ReadMemory(arch.Addr(tab).Add(typeAt), word[:]); err != nil {
+			return 0, err
+		}
+		tab = binary.LittleEndian.Uint64(word[:])
+	}
+	lo, hi, ok := m.goTypes(mem)
+	if !ok || tab < lo || tab >= hi {
+		return 0, errNoDynamic // it was made while the program ran, or is that of a plugin
+	}
+	return tab - lo, nil
 }
 
 // hasITab tells which kind of interface t is. ok is false if that is not known.
@@ -149,7 +155,7 @@ func (p Param) arrive(r arch.Regs, m arch.Memory) (Param, error) {
 		return p, err
 	}
 	hasITab, _ := p.typ.hasITab()
-	at, err := descriptor(uintOf(whole), hasITab, m)
+	at, err := p.mod.descriptor(uintOf(whole), hasITab, m)
 	if err != nil {
 		return p, err
 	}
@@ -157,7 +163,7 @@ func (p Param) arrive(r arch.Regs, m arch.Memory) (Param, error) {
 	if err != nil {
 		return p, err
 	}
-	off, ok := d.goIndex()[p.mod.link(at)]
+	off, ok := d.goIndex()[at]
 	if !ok {
 		return p, errNoDynamic
 	}
@@ -201,7 +207,7 @@ func (d *dwarfData) eachGoType(f func(e *dwarf.Entry, at uint64)) {
 	}
 }
 
-// goIndex tells where types are described, by the addresses of their descriptors. It is made when it is first asked for.
+// goIndex tells where types are described, by where their descriptors lie. It is made when it is first asked for.
 func (d *dwarfData) goIndex() map[uint64]dwarf.Offset {
 	d.goOnce.Do(func() {
 		d.goOffsets = map[uint64]dwarf.Offset{}
