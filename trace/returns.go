@@ -105,7 +105,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if !k.fetch.Keeps(fetched, h.Comm, h.TID, append(returnValues(h), k.fetch.Late(regs, regs)...)...) {
 		return nil, nil
 	}
-	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+	h.Args = pt.withGo(pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs)), regs)
 	pt.addState(h, regs, regs.IP())
 	return h, nil
 }

@@ -7,17 +7,21 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/token"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/go-delve/delve/pkg/proc"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
 // Why an expression is refused.
 var (
 	ErrSyntax = errors.New("no expression of Go's")
+	ErrShift  = errors.New("shifts to the left by what is no number below 64")
 	ErrCall   = errors.New("calls a function, and none of the target's is called for an expression; len, cap, min, max, real, imag and conversions of types are known")
 )
 
@@ -48,19 +52,35 @@ func caught(err *error) {
 	}
 }
 
-// Check refuses what is no expression, or would call a function. The error matches ErrSyntax or ErrCall.
+// Check refuses what is no expression, or would call a function. The error matches ErrSyntax, ErrShift or ErrCall.
 func Check(expr string) error {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {
 		return fmt.Errorf("%q is %w: %w", expr, ErrSyntax, err)
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && !isHarmless(call) {
-			err = fmt.Errorf("%q %w", expr, ErrCall)
+		switch x := n.(type) {
+		case *ast.CallExpr:
+			if !isHarmless(x) {
+				err = fmt.Errorf("%q %w", expr, ErrCall)
+			}
+		case *ast.BinaryExpr: // the number may take any memory else
+			if x.Op == token.SHL && !isSmall(x.Y) {
+				err = fmt.Errorf("%q %w", expr, ErrShift)
+			}
 		}
 		return err == nil
 	})
 	return err
+}
+
+func isSmall(x ast.Expr) bool {
+	lit, ok := x.(*ast.BasicLit)
+	if !ok {
+		return false
+	}
+	n, err := strconv.ParseUint(lit.Value, 0, 64)
+	return err == nil && n < 64
 }
 
 // isHarmless tells of a call that it is one of a function that Delve has itself, or may be a conversion. Delve has no way to call another one: see thread.
@@ -79,21 +99,29 @@ var builtins = map[string]bool{
 	"int": true, "int8": true, "int16": true, "int32": true, "int64": true, "uint": true, "uint8": true, "uint16": true, "uint32": true, "uint64": true, "float32": true, "float64": true,
 }
 
-// mostRead is how many bytes are read for one expression.
-const mostRead = 4 << 20
+// mostPages is how many pages are read for one expression.
+const mostPages = 1 << 10
 
-// Eval evaluates an expression where a thread stands.
-func (e *Evaluator) Eval(t Thread, expr string) (v *proc.Variable, err error) {
+// Eval evaluates an expression where a thread stands. It returns the value as text, and for encoding/json. An error tells why there is none.
+func (e *Evaluator) Eval(t Thread, expr string) (shown string, json any, err error) {
 	defer caught(&err)
 	thread := e.process.thread
-	thread.of, thread.left = t, mostRead
-	defer func() { thread.of = nil }()
+	thread.of, thread.pages = t, &walk.Pages{Mem: t, Left: mostPages}
+	defer func() { thread.of, thread.pages = nil, nil }()
 	e.target.ClearCaches()
 	scope, err := proc.GoroutineScope(e.target, thread)
 	if err != nil {
 		if scope, err = proc.ThreadScope(e.target, thread); err != nil {
-			return nil, err
+			return "?", nil, err
 		}
 	}
-	return scope.EvalExpression(expr, proc.LoadConfig{MaxVariableRecurse: 2, MaxStringLen: mostText, MaxArrayValues: mostElements, MaxStructFields: 64, MaxMapBuckets: 1 << 12})
+	v, err := scope.EvalExpression(expr, proc.LoadConfig{MaxVariableRecurse: 2, MaxStringLen: mostText, MaxArrayValues: mostElements, MaxStructFields: 64, MaxMapBuckets: 1 << 12})
+	if err != nil {
+		if shown, json, ok := e.ofGoroutine(expr); ok {
+			return shown, json, nil
+		}
+		return "?", nil, err
+	}
+	shown, json = value(v)
+	return shown, json, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/symbols/walk"
 )
 
 // Thread is a thread of the target that stands still.
@@ -55,27 +56,22 @@ type thread struct {
 	*process
 	common proc.CommonThread
 	of     Thread
-	left   int // bytes that may still be read
+	pages  *walk.Pages // its memory, while an expression is evaluated
 }
 
-var errMuch = errors.New("the expression reads too much of the target's memory")
+// errGone is what Delve gets while no thread stands still for it.
+var errGone = errors.New("no thread has stopped")
 
 // ReadMemory implements proc.MemoryReader.
 func (t *thread) ReadMemory(buf []byte, addr uint64) (int, error) {
-	if t.of == nil {
-		return 0, errReadOnly
+	if t.pages == nil {
+		return 0, errGone
 	}
-	if t.left -= len(buf) + readCost; t.left < 0 {
-		return 0, errMuch
-	}
-	if err := t.of.ReadMemory(arch.Addr(addr), buf); err != nil {
+	if err := t.pages.ReadMemory(arch.Addr(addr), buf); err != nil {
 		return 0, err
 	}
 	return len(buf), nil
 }
-
-// readCost is what a read takes of the bytes that may be read, whatever its length: a system call.
-const readCost = 256
 
 // WriteMemory implements proc.MemoryReadWriter.
 func (t *thread) WriteMemory(uint64, []byte) (int, error) { return 0, errReadOnly }
@@ -99,7 +95,7 @@ func (t *thread) ThreadID() int {
 
 func (t *thread) Registers() (proc.Registers, error) {
 	if t.of == nil {
-		return nil, errReadOnly
+		return nil, errGone
 	}
 	return registers{t.of}, nil
 }

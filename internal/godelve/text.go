@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/constant"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,9 +17,6 @@ const (
 	mostElements = 8
 	deepest      = 4
 )
-
-// Text is a value as Go writes it, "?" where it could not be read.
-func Text(v *proc.Variable) string { return text(v, 0) }
 
 func text(v *proc.Variable, depth int) string {
 	switch {
@@ -104,15 +102,27 @@ func mapText(v *proc.Variable, depth int) string {
 	if v.Base == 0 {
 		return v.TypeString() + "(nil)"
 	}
-	var texts []string
-	for i := 0; i+1 < len(v.Children); i += 2 {
-		texts = append(texts, text(&v.Children[i], depth+1)+": "+text(&v.Children[i+1], depth+1))
-	}
-	if n := int64(len(texts)); v.Len > n {
-		texts = append(texts, fmt.Sprintf("… %d in all", v.Len))
-	}
-	return v.TypeString() + "{" + strings.Join(texts, ", ") + "}"
+	return sortedPairs(v.TypeString(), v.Children, v.Len, depth)
 }
+
+// sortedPairs shows keys and values, one behind the other: the order of a map means nothing.
+func sortedPairs(name string, pairs []proc.Variable, n int64, depth int) string {
+	var texts []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		texts = append(texts, text(&pairs[i], depth+1)+": "+text(&pairs[i+1], depth+1))
+	}
+	slices.Sort(texts)
+	if n > int64(len(texts)) {
+		texts = append(texts, fmt.Sprintf("… %d in all", n))
+	}
+	return name + "{" + strings.Join(texts, ", ") + "}"
+}
+
+// The kinds of what is made here.
+const (
+	stringKind = reflect.String
+	intKind    = reflect.Int64
+)
 
 func interfaceText(v *proc.Variable, depth int) string {
 	if len(v.Children) == 0 || v.Children[0].Kind == reflect.Invalid {
@@ -124,4 +134,34 @@ func interfaceText(v *proc.Variable, depth int) string {
 		name = "(" + name + ")"
 	}
 	return name + "(" + text(held, depth+1) + ")"
+}
+
+// value is a value as text and, where JSON has it, as a number, a text or a bool; all else is its text there too. It is nil where it could not be read.
+func value(v *proc.Variable) (shown string, json any) {
+	shown = text(v, 0)
+	switch {
+	case shown == "?":
+		return shown, nil
+	case v.Value == nil:
+		return shown, shown
+	}
+	switch v.Value.Kind() {
+	case constant.Bool:
+		return shown, constant.BoolVal(v.Value)
+	case constant.Int:
+		if n, ok := constant.Int64Val(v.Value); ok {
+			return shown, n
+		}
+		if n, ok := constant.Uint64Val(v.Value); ok {
+			return shown, n
+		}
+	case constant.Float:
+		f, _ := constant.Float64Val(v.Value)
+		return shown, f
+	case constant.String:
+		if v.Kind == reflect.String {
+			return shown, constant.StringVal(v.Value)
+		}
+	}
+	return shown, shown
 }

@@ -86,7 +86,7 @@ func (c *keyCheck) hit(k *kprobes.Kprobe, r *kprobes.Regs) int {
 			c.Errorf("%s is %s, and the program says %s: %v", x.expr, got, x.want, param.Value(r, r).Err)
 		}
 		begun = time.Now()
-		v, err := e.Eval(r, x.expr)
+		by, _, err := e.Eval(r, x.expr)
 		took := time.Since(begun)
 		if c.delve += took; x.expr == `main.all.S.Big["500"]` {
 			c.entry = took
@@ -98,7 +98,7 @@ func (c *keyCheck) hit(k *kprobes.Kprobe, r *kprobes.Regs) int {
 			continue
 		}
 		c.byDelve++
-		if by := godelve.Text(v); by != got && got != "?" {
+		if by != got && got != "?" {
 			c.Errorf("%s is %s, and Delve says %s", x.expr, got, by)
 		}
 		for seed := range uint64(testsize.Rounds(0, 2, 100)) {
@@ -106,6 +106,11 @@ func (c *keyCheck) hit(k *kprobes.Kprobe, r *kprobes.Regs) int {
 			param.Value(r, m)
 			c.most, c.size = max(c.most, m.reads), max(c.size, m.size)
 		}
+	}
+	for seed := range uint64(testsize.Rounds(10, 200, 5000)) {
+		m := &torn{Memory: r, rnd: rand.New(rand.NewPCG(seed, 7))}
+		_, _, _ = e.Eval(tornThread{r, m}, c.all[m.rnd.IntN(len(c.all))].expr)
+		c.most, c.size = max(c.most, m.reads), max(c.size, m.size)
 	}
 	if c.most > 1200 || c.size > 4<<20 {
 		c.Errorf("an entry takes %d reads or %d bytes", c.most, c.size)
@@ -142,4 +147,23 @@ func TestConditionsOnEntries(t *testing.T) {
 	hold = append(hold, `a.Err.Code == 404 && a.S.Texts["1"] == "text 1"`, `a.Texts == 1 || a.I.Big[500] == 3500`[len(`a.Texts == 1 || `):], `a.T.Texts["] \"=}:1"] == "text 1"`, `a.B.Small[true] == 1`)
 	fail = append(fail, `a.Err.Code == "404"`, `a.S.Texts["x"] == ""`, `a.S.Texts["x"] != ""`)
 	walk(t, bin, "main.handle", all, hold, fail, false)
+	walk(t, bin, "main.handle", byDelve, nil, nil, false)
 }
+
+// byDelve are expressions that only Delve evaluates, and what they are.
+var byDelve = [][2]string{
+	{"go:a.Pair.First * 2 + len(a.S.Big)", "1010"}, {"n", "1"}, {`go:a.I.Big[-999]`, "6993"}, {"go:a.Rows[\"r\"][len(a.Rows[\"r\"])-1]", `map[int8]string{-3: "row"}`}, {`go:labels["who"]`, `"tester"`},
+	{"go:labels", `map[string]string{"what": "maps", "who": "tester"}`}, {"a.Pair.First", "5"}, {`go:labels["nobody"]`, "?"}, {"go:ancestors", "?"}, {"go:runtime.curg.goid == 1", "true"},
+	{"go:a.S.Big[\"x\"]", "?"}, {"go:a.Err.(*main.MyErr).Code + 1", "405"}, {"go:*a.P", `map[string]int{"k": 6}`}, {"go:nothing", "?"}, {"go:a.Pair", `main.Pair[int,string]{First: 5, Second: "x"}`},
+	{"go:cap(a.Ch) - len(a.Ch)", "1"}, {"go:a.Any", "int(42)"}, {"go:a.NilErr", "nil"},
+}
+
+// tornThread is a thread whose memory is another one at each read.
+type tornThread struct {
+	*kprobes.Regs
+	*torn
+}
+
+func (t tornThread) ReadMemory(at arch.Addr, p []byte) error { return t.torn.ReadMemory(at, p) }
+
+func (t tornThread) WriteMemory(at arch.Addr, p []byte) error { return t.torn.WriteMemory(at, p) }
