@@ -3,6 +3,7 @@ package symbols
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/symbols/walk"
@@ -48,6 +49,12 @@ func (w *way) entry(key any) error {
 func (w *way) isMap() bool {
 	c, ok := w.typ.printer(w.lang).(*container)
 	return ok && c.each != nil
+}
+
+// isSought tells that a place is found at each hit, by a map's keys or the type that an interface holds.
+func (p place) isSought() bool {
+	return slices.ContainsFunc(p.parts, func(x part) bool { return x.entry != nil }) ||
+		slices.ContainsFunc(p.limits, func(l limit) bool { return l.holds != nil || l.length.isSought() })
 }
 
 // fits makes of a key one that a t may be equal to: a number of its kind.

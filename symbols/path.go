@@ -100,9 +100,9 @@ func (p Param) Shown() Param {
 	return w.Param
 }
 
-// Alike reports whether p and o are at the same place, and print alike.
+// Alike reports whether p and o are at the same place, and print alike. What is looked for at each hit is at no such place.
 func (p Param) Alike(o Param) bool {
-	return p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field) && slices.Equal(p.late, o.late)
+	return !p.place.isSought() && p.late == nil && o.late == nil && p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field)
 }
 
 // IsReference reports whether p is a reference of C++'s, which stands for what it refers to.

@@ -145,7 +145,7 @@ func TestConditionsOnEntries(t *testing.T) {
 	}
 	p.Quit()
 	hold, fail := conditionsOf(all)
-	hold = append(hold, `a.Err.Code == 404 && a.S.Texts["1"] == "text 1"`, `a.Texts == 1 || a.I.Big[500] == 3500`[len(`a.Texts == 1 || `):], `a.T.Texts["] \"=}:1"] == "text 1"`, `a.B.Small[true] == 1`)
+	hold = append(hold, `err.(*main.MyErr).Code == 404 && len(a.S.Big) == 1000 && (n == 1 || m["l"] == 2)`, `(a.Err.(*MyErr).Code >= 404)`, `a.F64.Small[0.1] == 1`, `m["k"] & 6`, `a.Box["err"].Why == "why"`, `a.Err.Code == 404 && a.S.Texts["1"] == "text 1"`, `a.I.Big[500] == 3500`, `a.T.Texts["] \"=}:1"] == "text 1"`, `a.B.Small[true] == 1`)
 	fail = append(fail, `a.Err.Code == "404"`, `a.S.Texts["x"] == ""`, `a.S.Texts["x"] != ""`)
 	walk(t, bin, "main.handle", all, hold, fail, false)
 	walk(t, bin, "main.handle", byDelve, nil, nil, false)
