@@ -36,6 +36,9 @@ type Evaluator struct {
 func Load(path string, pid int, entry arch.Addr) (e *Evaluator, err error) {
 	defer caught(&err)
 	begun := time.Now()
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
 	p := newProcess(proc.NewBinaryInfo("linux", runtime.GOARCH, true), entry)
 	_, add := proc.NewGroup(nil, proc.NewTargetGroupConfig{})
 	target, err := add(p, pid, p.thread, path, proc.StopUnknown, "")

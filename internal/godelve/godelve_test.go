@@ -2,6 +2,9 @@ package godelve
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -14,6 +17,24 @@ func TestNothingIsCalledAndShiftsAreSmall(t *testing.T) {
 		if err := Check(expr); !errors.Is(err, want) {
 			t.Errorf("%s: %v, not %v", expr, err, want)
 		}
+	}
+}
+
+// TestDelveLooksForNoOtherFile: a program without debug information may name a file that has it, which is not opened.
+func TestDelveLooksForNoOtherFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "bin")
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := Load(bin, 1, 0); !errors.Is(err, errNoDebugInfo) {
+		t.Error(err)
+	}
+	if _, err := Load(filepath.Join(dir, "main.go"), 1, 0); err == nil {
+		t.Error("a text is no program")
 	}
 }
 
