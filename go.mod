@@ -20,3 +20,5 @@ require (
 )
 
 require github.com/google/go-dap v0.12.0
+
+require golang.org/x/telemetry v0.0.0-20241106142447-58a1122356f5 // indirect

@@ -8,8 +8,9 @@ import (
 
 // Compared is a value as conditions compare it.
 type Compared struct {
-	Bits uint64 // of a number: extended to 64 bits by its sign; of a floating-point number as in memory
-	Text string // of a text
+	Shape Shape
+	Bits  uint64 // of a number: extended to 64 bits by its sign; of a floating-point number as in memory
+	Text  string // of a text
 }
 
 // spot is where a hit's values are read from.
@@ -22,6 +23,9 @@ var errNotCompared = errors.New("it is neither a number nor a text")
 
 // Compares tells how values of p are compared: as numbers of so many bytes, or as texts (ShapeText). ok is false for all others, also references.
 func (p Param) Compares() (s Shape, size int64, ok bool) {
+	if p.dynamic != nil {
+		return s, 0, false
+	}
 	t := p.unwrapped().typ
 	if p.field != nil {
 		t = p.field.typ
@@ -36,6 +40,9 @@ func (p Param) Compares() (s Shape, size int64, ok bool) {
 	}
 	return s, 0, false
 }
+
+// IsDynamic tells that the type of p is known only at each hit: it is what an interface of Go's leads to.
+func (p Param) IsDynamic() bool { return p.dynamic != nil }
 
 // isString tells of a type with a length that it is a text.
 func (t *dtype) isString(lang language) bool {
@@ -56,6 +63,12 @@ func (p Param) Compared(r arch.Regs, m arch.Memory) (c Compared, err error) {
 		if p, err = p.at(spot{r, m}); err != nil {
 			return c, err
 		}
+	}
+	if p.dynamic != nil {
+		if p, err = p.arrive(r, m); err != nil {
+			return c, err
+		}
+		return p.Compared(r, m)
 	}
 	shape, _, ok := p.Compares()
 	if !ok {
@@ -80,9 +93,9 @@ func (p Param) Compared(r arch.Regs, m arch.Memory) (c Compared, err error) {
 		return c, errNoPlace
 	}
 	if raw = raw[:t.size]; shape == ShapeSigned {
-		return Compared{Bits: uint64(intOf(raw))}, nil
+		return Compared{Shape: shape, Bits: uint64(intOf(raw))}, nil
 	}
-	return Compared{Bits: uintOf(raw)}, nil
+	return Compared{Shape: shape, Bits: uintOf(raw)}, nil
 }
 
 // text reads a text, as much as is shown of it.
@@ -95,5 +108,5 @@ func (p Param) text(r arch.Regs, m arch.Memory) (c Compared, err error) {
 	case !ok, v.Text == text: // an address that leads to no text
 		return c, errNotCompared
 	}
-	return Compared{Text: text}, nil
+	return Compared{Shape: ShapeText, Text: text}, nil
 }

@@ -18,7 +18,9 @@ type container struct {
 	length int64  // of the word that tells how many elements there are; -1 if count does, -2 if nothing does
 	count  func(raw []byte) (int64, bool)
 	// find returns the first elements, want of them, which there are.
-	find     func(r *walk.Reader, raw []byte, want int64) ([]walk.Entry, error)
+	find func(r *walk.Reader, raw []byte, want int64) ([]walk.Entry, error)
+	// each shows all elements; nil where keys are not looked for.
+	each     func(r *walk.Reader, raw []byte, visit walk.Visit) error
 	key, val element // val has no type if there are only keys
 	isHashed bool    // the order in memory means nothing
 }

@@ -53,6 +53,9 @@ func (c *container) swiss() bool {
 	c.find = func(r *walk.Reader, raw []byte, want int64) ([]walk.Entry, error) {
 		return m.In(r, address(raw, o[1]), int64(word(raw, o[2])), want)
 	}
+	c.each = func(r *walk.Reader, raw []byte, visit walk.Visit) error {
+		return m.Each(r, address(raw, o[1]), int64(word(raw, o[2])), visit)
+	}
 	return true
 }
 
@@ -71,14 +74,28 @@ func (c *container) buckets() bool {
 	c.places(bucket, parts[1].elem, parts[2].elem, &m.Slots)
 	m.Ctrl, m.Key, m.Val = in[0], in[1], in[2]
 	c.length = o[0]
-	c.find = func(r *walk.Reader, raw []byte, want int64) ([]walk.Entry, error) {
-		const sameSize = 8
-		b, ok1 := slice(raw, o[1], 1)
-		flags, ok2 := slice(raw, o[2], 1)
+	const sameSize = 8
+	sizes := func(raw []byte) (b, flags byte, err error) {
+		bs, ok1 := slice(raw, o[1], 1)
+		fs, ok2 := slice(raw, o[2], 1)
 		if !ok1 || !ok2 {
-			return nil, errNoPlace
+			return 0, 0, errNoPlace
 		}
-		return m.In(r, address(raw, o[3]), address(raw, o[4]), b[0], flags[0]&sameSize != 0, want)
+		return bs[0], fs[0], nil
+	}
+	c.find = func(r *walk.Reader, raw []byte, want int64) ([]walk.Entry, error) {
+		b, flags, err := sizes(raw)
+		if err != nil {
+			return nil, err
+		}
+		return m.In(r, address(raw, o[3]), address(raw, o[4]), b, flags&sameSize != 0, want)
+	}
+	c.each = func(r *walk.Reader, raw []byte, visit walk.Visit) error {
+		b, flags, err := sizes(raw)
+		if err != nil {
+			return err
+		}
+		return m.Each(r, address(raw, o[3]), address(raw, o[4]), b, flags&sameSize != 0, visit)
 	}
 	return true
 }

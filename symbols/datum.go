@@ -53,6 +53,9 @@ type Limit struct {
 // Datum returns the place of p. It holds at the function's entry for a result of
 // Params, after the return for one of Results, and at the instruction for one of Variables. The error matches ErrNoPlace.
 func (p Param) Datum() (Datum, error) {
+	if p.late != nil || p.dynamic != nil {
+		return Datum{}, ErrNoPlace
+	}
 	for w := (&way{Param: p}); p.field == nil && p.place.number == nil && w.unwrap(); p = w.Param {
 	}
 	if p.typ.isCut {
@@ -70,6 +73,9 @@ func (p Param) Datum() (Datum, error) {
 		d.From, d.Per = &from, n.size
 	}
 	for _, l := range p.place.limits {
+		if l.holds != nil {
+			return Datum{}, ErrNoPlace
+		}
 		n, err := (Param{typ: lengthType, lang: p.lang, place: *l.length}).Datum()
 		if err != nil {
 			return Datum{}, err

@@ -48,6 +48,9 @@ type dwarfData struct {
 
 	globals globals
 	named   namedTypes
+
+	goOnce    sync.Once
+	goOffsets map[uint64]dwarf.Offset // see goIndex
 }
 
 type unit struct {

@@ -51,7 +51,7 @@ func (w *way) elements(i, n int64, isArray bool) error {
 		return err
 	}
 	length.place.limits = nil // they are among those of the element, which are met one after the other
-	w.place.limits = append(slices.Clone(w.place.limits), limit{&length.place, i + n - 1})
+	w.place.limits = append(slices.Clone(w.place.limits), limit{length: &length.place, index: i + n - 1})
 	w.follow(s.elem)
 	isText = s.isText
 	return w.inside(i*s.elem.size, row(s.elem))

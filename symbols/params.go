@@ -27,6 +27,8 @@ type Param struct {
 	// bounds are of what is shown: see Within.
 	bounds Bounds
 	late   *late // nil unless its path is gone at each hit: place is not known then
+	// dynamic are the steps from an interface on, which are gone at each hit.
+	dynamic []Step
 }
 
 type language uint8
@@ -52,10 +54,11 @@ type place struct {
 type part struct {
 	off, size int64        // within the value
 	skip      int64        // bytes in front of it in the register, the constant, or what was computed
-	reg       string       // general register, constantPart, staticPart, threadPart, computedPart, or
+	reg       string       // general register, constantPart, staticPart, threadPart, computedPart, entryPart, or
 	n         int          // vector register if reg is "xmm", x87 register if it is "st", or
 	stack     int64        // if reg is empty: distance from the stack pointer; of a constantPart the value, of a staticPart the link-time address, of a threadPart the offset in the block
 	made      *computation // of a computedPart
+	entry     *mapEntry    // of an entryPart
 }
 
 // constantPart is the reg of a part that is the same at each hit.

@@ -26,6 +26,8 @@ const (
 	StepLength                  // how many elements there are, of a text how many bytes
 	StepRange                   // the elements from number Index on, up to but not including number End
 	StepCast                    // the same address, as a pointer to the type that is called Member; or with Index more *
+	StepKey                     // the value of a Go map under Key
+	StepAssert                  // what a Go interface holds, if that is of the type called Member
 )
 
 // Step leads from a value to another one.
@@ -36,17 +38,20 @@ type Step struct {
 	End    int64
 	// IndexOf and EndOf, unless they are nil, stand in the place of Index and End.
 	IndexOf, EndOf *Sum
+	Key            any // of a StepKey: a string, bool, int64, uint64 or float64
 }
 
 // Why a step leads nowhere, or a value is at no such place.
 var (
-	ErrNoMember   = errors.New("no member of that name")
-	ErrNotPointer = errors.New("not a pointer to a structure")
-	ErrNoElement  = errors.New("it has no such element")
-	ErrNoLength   = errors.New("it has no length")
-	ErrNoAddress  = errors.New("it has no address")
-	ErrNoType     = errors.New("no type of that name")
-	ErrNoPlace    = errors.New("not in a general register or in memory")
+	ErrNoMember     = errors.New("no member of that name")
+	ErrNotPointer   = errors.New("not a pointer to a structure")
+	ErrNoElement    = errors.New("it has no such element")
+	ErrNoLength     = errors.New("it has no length")
+	ErrNoAddress    = errors.New("it has no address")
+	ErrNoType       = errors.New("no type of that name")
+	ErrNotInterface = errors.New("it is no Go interface")
+	ErrKey          = errors.New("its keys are not of this kind")
+	ErrNoPlace      = errors.New("not in a general register or in memory")
 )
 
 // StepError tells which step of a path leads nowhere, and why.
@@ -64,7 +69,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // At is the value that a path leads to from p, at the same hits. Members of anonymous structures and of base classes are found as in the source. Where an index
 // is not below the length, as far as that is known, the value is unknown. Path is what the value is called. The error is a *StepError, which matches one of
-// ErrNoMember to ErrNoPlace.
+// ErrNoMember to ErrNoPlace. Steps behind a Go interface are gone at each hit, by the type that it holds then.
 func (p Param) At(name string, path ...Step) (Param, error) {
 	if i := slices.IndexFunc(path, Step.isLate); i >= 0 || p.late != nil {
 		return p.lateAt(name, path)
@@ -72,6 +77,12 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 	w := &way{Param: p}
 	w.place.parts = slices.Clone(p.place.parts)
 	for i, s := range path {
+		if w.isDynamic(s) {
+			if err := w.beDynamic(path[i:]); err != nil {
+				return Param{}, &StepError{i, err, nil}
+			}
+			break
+		}
 		if err := w.step(s); err != nil {
 			return Param{}, &StepError{i, err, w.known}
 		}
@@ -82,7 +93,7 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 
 // Shown is p as it can be printed: a C array whose end is not told is the text there, or unknown.
 func (p Param) Shown() Param {
-	if p.late != nil || p.lang != langC || p.typ.kind != typeArray || p.typ.count != 0 || p.field != nil {
+	if p.late != nil || p.dynamic != nil || p.lang != langC || p.typ.kind != typeArray || p.typ.count != 0 || p.field != nil {
 		return p
 	}
 	w := &way{Param: p}
@@ -94,9 +105,9 @@ func (p Param) Shown() Param {
 	return w.Param
 }
 
-// Alike reports whether p and o are at the same place, and print alike.
+// Alike reports whether p and o are at the same place, and print alike. What is looked for at each hit is at no such place.
 func (p Param) Alike(o Param) bool {
-	return p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field) && reflect.DeepEqual(p.late, o.late)
+	return !p.isSought() && !o.isSought() && p.Name == o.Name && p.typ.name == o.typ.name && p.typ.size == o.typ.size && reflect.DeepEqual(p.place, o.place) && reflect.DeepEqual(p.field, o.field)
 }
 
 // IsReference reports whether p is a reference of C++'s, which stands for what it refers to.
@@ -115,7 +126,14 @@ func (w *way) step(s Step) error {
 	}
 	switch s.Kind {
 	case StepElement:
+		if w.isMap() {
+			return w.entry(s.Index)
+		}
 		return w.elements(s.Index, 1, false)
+	case StepKey:
+		return w.entry(s.Key)
+	case StepAssert:
+		return w.assert(s.Member)
 	case StepRange:
 		if s.End <= s.Index || s.End-s.Index > mostInRange {
 			return ErrNoElement
@@ -343,6 +361,7 @@ type derived struct {
 type limit struct {
 	length *place
 	index  int64
+	holds  *dynamic // unless it is nil, length is that of an interface's first word, which must hold such a type
 }
 
 // errIndex is a limit that does not hold.
@@ -355,8 +374,11 @@ func (e errIndex) Error() string {
 // check returns an error unless the element is there.
 func (l limit) check(r arch.Regs, m arch.Memory) error {
 	raw, err := l.length.read(wordType, r, m)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case l.holds != nil:
+		return l.holds.check(uintOf(raw), m)
 	}
 	if n := int64(binary.LittleEndian.Uint64(raw)); n <= l.index {
 		return errIndex{l.index, n}

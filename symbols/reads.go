@@ -40,7 +40,7 @@ const maxReads = 24
 // before the hit, so Value may not use all of it. sp is the name of the stack pointer. ok is
 // false if the list depends on values, or is longer than a record of a hit should be.
 func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
-	if p.late != nil {
+	if p.late != nil || p.dynamic != nil {
 		return nil, nil, false
 	}
 	if !p.place.isKnown(p.typ) {
@@ -54,6 +54,7 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 // place collects the reads for the size bytes of a value at p.
 func (r *reader) place(p place, size int64, sp string) source {
 	for _, l := range p.limits {
+		r.hasFailed = r.hasFailed || l.holds != nil
 		r.place(*l.length, 8, sp)
 	}
 	if p.number != nil && p.number.from != nil {
@@ -113,7 +114,7 @@ func (r *reader) parts(p place, sp string) source {
 	words := make([]source, len(p.parts))
 	for i, x := range p.parts {
 		switch x.reg {
-		case "xmm", "st":
+		case "xmm", "st", entryPart: // what leads to an entry depends on the map
 			r.hasFailed = true
 		case constantPart: // its bytes are read from nowhere
 			words[i] = func(off int64) (Word, bool) { return Word{IsConst: true, Plus: x.stack}, off == 0 && x.skip == 0 }

@@ -144,5 +144,5 @@ func (p Param) Whole() bool {
 
 // isGeneral reports whether x is in a general register.
 func (x part) isGeneral() bool {
-	return x.reg != "" && x.reg != "xmm" && x.reg != "st" && x.reg != constantPart && x.reg != staticPart && x.reg != threadPart && x.reg != computedPart
+	return x.reg != "" && x.reg != "xmm" && x.reg != "st" && x.reg != constantPart && x.reg != staticPart && x.reg != threadPart && x.reg != computedPart && x.reg != entryPart
 }

@@ -60,6 +60,13 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 		}
 		return there.Value(r, m)
 	}
+	if p.dynamic != nil {
+		end, err := p.arrive(r, m)
+		if err != nil {
+			return unknown(fmt.Errorf("%s: %w", p.Name, err))
+		}
+		return end.Value(r, m)
+	}
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
 		return unknown(fmt.Errorf("%s: %w", p.Name, err))
@@ -158,6 +165,10 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 		return nil
 	case computedPart:
 		return x.made.read(p, r, m)
+	case entryPart:
+		at, err := x.entry.read(r, m)
+		copy(p, binary.LittleEndian.AppendUint64(nil, uint64(at)))
+		return err
 	case "xmm":
 		if fr, ok := r.(FloatRegs); ok {
 			if v, ok := fr.Vector(x.n); ok {

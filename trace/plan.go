@@ -109,7 +109,7 @@ func (pt *point) recording(spare bool) (c *capture, err error) {
 // recordable reports whether a program in the target can record the wanted values. They must be fetched in the same way in all followed
 // processes, and exist where the program runs: at a return it does not see the entry's.
 func (pt *point) recordable() bool {
-	if !pt.same() {
+	if !pt.same() || len(pt.probe.want.goExprs) > 0 {
 		return false
 	}
 	if pt.ret != nil {
@@ -195,7 +195,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		if p.want.locals {
 			h.Locals = arguments(k.locals, regs)
 		}
-		h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+		h.Args = pt.withGo(pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs)), regs)
 		h.Globals = pt.globals(k.fetch, regs, regs)
 		pt.addState(h, regs, k.addr)
 		return h

@@ -105,7 +105,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if !k.fetch.KeepsAt(regs, regs, fetched, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
-	h.Args = pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs))
+	h.Args = pt.withGo(pt.withFetched(h.Args, k.fetch, fetched, arguments(k.fetch.Whole(), regs)), regs)
 	h.Globals = pt.globals(k.fetch, regs, regs)
 	pt.addState(h, regs, regs.IP())
 	return h, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -21,6 +22,7 @@ type Session struct {
 	mu     sync.Mutex
 	probes []*Probe
 	closed bool
+	delve  atomic.Pointer[evaluator] // nil until a probe asks for it
 }
 
 // Option is a choice for a Session.
@@ -159,6 +161,9 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.needGo(&w); err != nil {
 		return nil, err
 	}
 	if w.stack > 0 || w.first.frames > 0 && w.first.place != "" {

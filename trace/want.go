@@ -21,6 +21,7 @@ type wanted struct {
 	locals     bool
 	globals    []string
 	fetch      []string
+	goExprs    []goExpr // those of fetch that Delve evaluates, which are not there any more
 	filter     string
 	asInSource bool // values of fetch are printed so, where no type is given
 	bounds     symbols.Bounds
@@ -56,6 +57,7 @@ func newWanted(wants []Want) wanted {
 	for _, want := range wants {
 		want(&w)
 	}
+	w.takeGo()
 	return w
 }
 
@@ -75,7 +77,8 @@ func Globals(names ...string) Want {
 }
 
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string". Where there is debug information they may name
-// variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does.
+// variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does. In a Go program "[NAME=]go:EXPR" is
+// an expression of Go's, which Delve evaluates; for it threads stop at each hit, and Delve reads all debug information before.
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
 
 // AsInSource wants what Fetch names without a type as the language of the source writes it, as Args does: texts, structures, lists, names of enumerators.
@@ -135,6 +138,9 @@ func To(q *Queue) Want { return func(w *wanted) { w.queue = q } }
 // parameters, are accepted.
 func Check(atReturn bool, wants ...Want) error {
 	w := newWanted(wants)
+	if err := w.checkGo(); err != nil {
+		return err
+	}
 	if err := w.wish(atReturn || w.returns).Check(); err != nil {
 		return &WantError{Err: err}
 	}

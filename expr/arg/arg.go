@@ -129,7 +129,7 @@ func ParseExpr(text string, s Scope) (fetch.Arg, error) {
 }
 
 func (p *parser) arg(text string, i int) (a fetch.Arg, f *caret.Fault) {
-	name, body, ok := strings.Cut(text, "=")
+	name, body, ok := lex.CutName(text)
 	if strings.HasPrefix(text, `\`) { // a text may have an equals sign
 		ok = false
 	}

@@ -20,15 +20,18 @@ const (
 	Length             // to the number of elements
 	Range              // to some elements
 	Cast               // to a pointer of another type
+	Key                // to the value of a map under a key
+	Assert             // to what an interface holds, if that is of a type
 )
 
 // Member is one step of a path, most often to a member of a structure.
 type Member struct {
 	How   How
-	Name  string // of a member, or of the type that a Cast makes a pointer to
+	Name  string // of a member, of the type that a Cast makes a pointer to, or of an Assert's type
 	Arrow bool   // of a Strict one: ->, not a dot
 	Index int64  // of an Element, or of the first one of a Range; of a Cast how many * there are but for one
 	End   int64  // of a Range: the index of the one behind it
+	Key   any    // of a Key: a string, bool, int64, uint64 or float64
 	// IndexOf and EndOf, unless they are nil, stand in the place of Index and End.
 	IndexOf, EndOf *Sum
 }
@@ -45,7 +48,7 @@ type Term struct {
 	Minus bool
 }
 
-// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N] and [N:M]; *X, &X, len(X), (X), (TYPE *)X.
+// Path is how a source's language names a value: NAME, then .MEMBER, ->MEMBER, [N], [N:M], [KEY] and .(TYPE); *X, &X, len(X), (X), (TYPE *)X.
 type Path struct {
 	Name  string
 	Steps []Member
@@ -174,6 +177,10 @@ func (r *pathReader) postfix() *caret.Fault {
 	for {
 		at := r.at
 		switch {
+		case r.accept(".("):
+			if f := r.assertion(at); f != nil {
+				return f
+			}
 		case r.accept("."), r.accept("->"):
 			name := r.name()
 			if name == "" {
@@ -209,10 +216,41 @@ func (r *pathReader) name() string {
 // isTuple tells whether a name that begins at from may be a number: that of a member of a tuple.
 func (r *pathReader) isTuple(from int) bool { return from > 0 && r.text[from-1] == '.' }
 
-// element reads [N] or [N:M], with a 0 for an N that is left out.
+// assertion reads TYPE), which may have braces of its own.
+func (r *pathReader) assertion(at int) *caret.Fault {
+	from := r.at
+	for depth := 1; r.at < len(r.text); r.at++ {
+		switch r.text[r.at] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	name := strings.TrimSpace(r.text[from:r.at])
+	switch {
+	case r.at == len(r.text):
+		return r.fault("PATH_NO_CLOSE")
+	case name == "":
+		return r.fault("BAD_PATH")
+	}
+	r.at++
+	r.step(Member{How: Assert, Name: name}, at)
+	return nil
+}
+
+// element reads [N] or [N:M], with a 0 for an N that is left out, or [KEY].
 func (r *pathReader) element(at int) *caret.Fault {
 	m := Member{How: Element}
 	r.skip()
+	if key, n := readKey(r.text[r.at:]); n > 0 {
+		r.at += n
+		r.step(Member{How: Key, Key: key}, at)
+		return nil
+	}
 	isRange := r.at < len(r.text) && r.text[r.at] == ':'
 	if !isRange {
 		var f *caret.Fault
@@ -286,8 +324,8 @@ func (r *pathReader) number() (int64, *caret.Fault) {
 		r.at++
 	}
 	n, ok := lex.Signed(r.text[from:r.at])
-	const most = 1 << 31
-	if !ok || n >= most {
+	if !ok || !isIndex(n) {
+		r.at = from
 		return 0, r.fault("BAD_INDEX")
 	}
 	return n, nil

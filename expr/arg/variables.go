@@ -55,6 +55,8 @@ var (
 	ErrNoLength   = errors.New("it has no length")
 	ErrNoAddress  = errors.New("it has no address")
 	ErrNoIndex    = errors.New("the index is not known here, or no whole number")
+	ErrKey        = errors.New("the map has keys of another kind")
+	ErrNoAssert   = errors.New("it is no Go interface")
 	ErrNoType     = errors.New("debug information has no such type, or several")
 )
 
@@ -212,6 +214,10 @@ func variableFault(err error, column int, columns []int) *caret.Fault {
 		return caret.At("NO_ELEMENT", column)
 	case errors.Is(err, ErrNoLength):
 		return caret.At("NO_LENGTH", column)
+	case errors.Is(err, ErrKey):
+		return caret.At("BAD_KEY", column)
+	case errors.Is(err, ErrNoAssert):
+		return caret.At("NO_INTERFACE", column)
 	case errors.Is(err, ErrNoAddress):
 		return caret.At("NO_ADDRESS", column)
 	case errors.Is(err, ErrNoIndex):

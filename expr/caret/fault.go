@@ -96,14 +96,16 @@ var sentences = map[string]sentence{
 
 // pathSentences are errors about paths, which the kernel's arguments have not.
 var pathSentences = map[string]sentence{
-	"BAD_PATH":      {"Invalid name of a value: it is NAME, x.member, x->member, x[3], x[0:3], *x, &x, (TYPE *)x or len(x)", 0},
+	"BAD_PATH":      {"Invalid name of a value: it is NAME, x.member, x->member, x[3], x[0:3], x[\"key\"], x.(TYPE), *x, &x, (TYPE *)x or len(x)", 0},
 	"PATH_NO_CLOSE": {"A brace or bracket is not closed", 0},
-	"BAD_INDEX":     {"Invalid index: it is a number, a variable, or a sum of these", 0},
+	"BAD_INDEX":     {"Invalid index: it is a number, a variable, or a sum of these; or of a map a text in quotes, true or false", 0},
 	"BAD_RANGE":     {"Invalid range: x[2:5] is the elements 2, 3 and 4", 0},
 	"RANGE_TYPE":    {"A range has no other type; of the first element there is TYPE[N]: x[2]:u8[3]", 0},
 	"NO_GLOBAL":     {"There is no such variable outside of functions that is known there", syscall.ENOENT},
 	"NO_INDEX":      {"The index is not known here, or is no whole number", syscall.ENOENT},
 	"NO_ELEMENT":    {"There is no such element", syscall.ENOENT},
+	"BAD_KEY":       {"The map has other keys: they are texts in quotes, numbers, or true and false, as its type says", 0},
+	"NO_INTERFACE":  {"This is no interface of Go's, which alone may hold one type or another", 0},
 	"NO_TYPE":       {"Debug information has no type of this name, or several that differ", syscall.ENOENT},
 	"NO_LENGTH":     {"This has no length", 0},
 	"SOME_BITS":     {"This is some of a register's bits, and can't have another type", 0},

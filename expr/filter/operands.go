@@ -111,6 +111,10 @@ func pathLen(s string) int {
 		switch rest := s[n:]; {
 		case rest[0] == '[':
 			more = braceLen(rest, '[', ']')
+		case strings.HasPrefix(rest, ".("):
+			if k := braceLen(rest[1:], '(', ')'); k > 0 {
+				more = 1 + k
+			}
 		case rest[0] == '.':
 			if name := rest[1:][:nameLen(rest[1:])]; name != "" && name != "function" && name != "ustring" {
 				more = 1 + len(name)
@@ -151,7 +155,14 @@ func braceLen(s string, open, end byte) int {
 		return 0
 	}
 	depth := 0
-	for i := range len(s) {
+	for i := 0; i < len(s); i++ {
+		if key := lex.Key(s[i:]); key > 0 {
+			if depth == 0 {
+				return key
+			}
+			i += key - 1
+			continue
+		}
 		switch s[i] {
 		case open:
 			depth++

@@ -2,6 +2,8 @@ package filter
 
 import (
 	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
 const space = " \t\n\v\f\r"
@@ -48,7 +50,12 @@ func (p Parser) parse(text string) (*node, error) {
 func balanced(text string) error {
 	var open []int
 	quote := -1
-	for i := range len(text) {
+	for i := 0; i < len(text); i++ {
+		if quote < 0 {
+			if i += lex.Key(text[i:]); i == len(text) {
+				break
+			}
+		}
 		c := text[i]
 		switch {
 		case quote >= 0:

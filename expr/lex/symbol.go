@@ -64,6 +64,9 @@ func Namespace(front, behind string) int {
 func TypeColon(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
+		if i += Key(s[i:]); i == len(s) {
+			break
+		}
 		switch s[i] {
 		case '[':
 			depth++

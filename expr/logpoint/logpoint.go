@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
 // Point is a log point.
@@ -134,9 +135,16 @@ func (p *Point) readParts(at int, quoted bool) (end int, err error) {
 
 // exprEnd is where the brace stands that closes an expression; -1 if there is none in the text.
 func exprEnd(s string) int {
-	n := strings.IndexAny(s, `}{`)
-	if n < 0 || s[n] == '{' {
-		return -1
+	for n := 0; n < len(s); n++ {
+		if n += lex.Key(s[n:]); n == len(s) {
+			break
+		}
+		switch s[n] {
+		case '{':
+			return -1
+		case '}':
+			return n
+		}
 	}
-	return n
+	return -1
 }

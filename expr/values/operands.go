@@ -12,14 +12,31 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
+// Operand is a value that a filter compares as Type. Of one whose type is known only at each hit, another kind of value is absent.
+type Operand struct {
+	symbols.Param
+	Type fetch.Type
+}
+
 // operandFields are Values.Operands as fields of a filter.
-func operandFields(operands []symbols.Param) []fetch.Field {
+func operandFields(operands []Operand) []fetch.Field {
 	fields := make([]fetch.Field, len(operands))
-	for i, p := range operands {
-		shape, size, _ := p.Compares()
-		fields[i] = fetch.Field{Name: p.Name, Type: TypeOf(operandType(shape, size))}
+	for i, x := range operands {
+		fields[i] = fetch.Field{Name: x.Name, Type: x.Type}
 	}
 	return fields
+}
+
+// has tells whether c is of the kind that the filter compares.
+func (x Operand) has(c symbols.Compared) bool {
+	isText := x.Type.Kind == fetch.String
+	switch c.Shape {
+	case symbols.ShapeText:
+		return isText
+	case symbols.ShapeUnsigned, symbols.ShapePointer:
+		return !isText && int64(c.Bits) >= 0
+	}
+	return !isText && c.Shape == symbols.ShapeSigned
 }
 
 func operandType(s symbols.Shape, size int64) string {
@@ -56,7 +73,7 @@ func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error 
 		case err == nil:
 			a.Name = x.Text
 			v.Args = append(v.Args, a)
-		case w.Whole && v.addOperand(x.Text, scope):
+		case w.Whole && v.addOperand(x.Text, x.IsText, scope):
 		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
 		default:
 			fault.Column += x.At
@@ -68,7 +85,7 @@ func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error 
 }
 
 // addOperand adds what a filter compares as a value of the source's language, if it is one.
-func (v *Values) addOperand(text string, scope arg.Scope) bool {
+func (v *Values) addOperand(text string, isText bool, scope arg.Scope) bool {
 	path, ok := arg.ParsePath(text)
 	if !ok || scope.Function == nil {
 		return false
@@ -80,11 +97,19 @@ func (v *Values) addOperand(text string, scope arg.Scope) bool {
 	if !ok {
 		return false
 	}
-	if _, _, ok = p.Compares(); !ok {
+	shape, size, ok := p.Compares()
+	name := operandType(shape, size)
+	switch {
+	case ok:
+	case !p.IsDynamic():
 		return false
+	case isText:
+		name = "string"
+	default:
+		name = "s64"
 	}
 	p.Name = text
-	v.Operands = append(v.Operands, p.Within(symbols.Bounds{Bytes: longestText}))
+	v.Operands = append(v.Operands, Operand{p.Within(symbols.Bounds{Bytes: longestText}), TypeOf(name)})
 	return true
 }
 
@@ -112,9 +137,10 @@ func (v *Values) KeepsAt(r arch.Regs, m arch.Memory, values []fetch.Value, comm 
 	}
 	all := make([]fetch.Value, v.more, v.more+len(v.Operands)) // a return may have fewer
 	copy(all, more)
-	for _, p := range v.Operands {
-		c, err := p.Compared(r, m)
-		all = append(all, fetch.Value{U: c.Bits, S: c.Text, Fault: err != nil, Absent: err != nil})
+	for _, x := range v.Operands {
+		c, err := x.Compared(r, m)
+		absent := err != nil || x.IsDynamic() && !x.has(c)
+		all = append(all, fetch.Value{U: c.Bits, S: c.Text, Fault: err != nil, Absent: absent})
 	}
 	return v.Keeps(values, comm, tid, all...)
 }
@@ -124,5 +150,9 @@ func (v *Values) Read() []symbols.Param {
 	if v == nil {
 		return nil
 	}
-	return slices.Concat(v.Wholes, v.Globals, v.Operands)
+	all := slices.Concat(v.Wholes, v.Globals)
+	for _, x := range v.Operands {
+		all = append(all, x.Param)
+	}
+	return all
 }

@@ -177,7 +177,7 @@ func (p *prototype) named(name string, path []arg.Member) (param symbols.Param, 
 func Steps(path []arg.Member) []symbols.Step {
 	steps := make([]symbols.Step, len(path))
 	for i, m := range path {
-		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index, End: m.End}
+		steps[i] = symbols.Step{Kind: kinds[m.How], Member: m.Name, Index: m.Index, End: m.End, Key: m.Key}
 		if m.Arrow {
 			steps[i].Kind = symbols.StepArrow
 		}
@@ -225,6 +225,7 @@ func (p *prototype) sum(s *arg.Sum) (*symbols.Sum, error) {
 var kinds = map[arg.How]symbols.StepKind{
 	arg.Strict: symbols.StepDot, arg.Either: symbols.StepMember, arg.Element: symbols.StepElement,
 	arg.Target: symbols.StepTarget, arg.Address: symbols.StepAddress, arg.Length: symbols.StepLength, arg.Range: symbols.StepRange, arg.Cast: symbols.StepCast,
+	arg.Key: symbols.StepKey, arg.Assert: symbols.StepAssert,
 }
 
 // sourceOf is where d is, which is a parameter's or the result's.
@@ -265,6 +266,10 @@ func stepError(err error, used int) error {
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember, Known: s.Known}
 	case errors.Is(err, symbols.ErrNoType):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoType}
+	case errors.Is(err, symbols.ErrKey):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrKey}
+	case errors.Is(err, symbols.ErrNotInterface):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoAssert}
 	case errors.Is(err, symbols.ErrNoElement):
 		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoElement}
 	case errors.Is(err, symbols.ErrNoLength):

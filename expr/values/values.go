@@ -14,6 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/expr/lex"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -79,7 +80,7 @@ type Values struct {
 	// Wholes are values of Wish.Args that are read and printed as the source's language has them, at the hit.
 	Wholes []symbols.Param
 	// Operands are values that the filter compares and no fetch argument has. They are read as Wholes are, and follow Wish.More among the filter's fields.
-	Operands []symbols.Param
+	Operands []Operand
 	// Globals are those of Wish.Globals, read as Wholes are.
 	Globals []symbols.Param
 	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
@@ -320,7 +321,7 @@ func (v *Values) add(w Wish, text string, scope arg.Scope) error {
 // addWhole adds the value that text names as [NAME=]PATH, if it names one; if ofLibrary is set, only one that a library's type gives another form than
 // a number.
 func (v *Values) addWhole(text string, scope arg.Scope, ofLibrary bool) bool {
-	name, expr, named := strings.Cut(text, "=")
+	name, expr, named := lex.CutName(text)
 	if !named {
 		name, expr = text, text
 	}

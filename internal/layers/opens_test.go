@@ -23,6 +23,7 @@ var opening = map[string]string{
 	"internal/door/caretaker.go":        "our own descriptors",
 	"internal/door/mount.go":            "/dev/fuse, and a directory that the user has named",
 	"internal/door/socket.go":           "the directory of our sockets",
+	"internal/godelve/file.go":          "/proc/PID/exe",
 	"internal/guardian/another.go":      "/proc/PID/cmdline",
 	"internal/guardian/guardian.go":     "/dev/null",
 	"internal/guardian/inherited.go":    "/proc/self/fd",

@@ -17,7 +17,8 @@ const Most = 1024
 // Why a container can't be walked.
 var (
 	ErrTorn = errors.New("its parts contradict each other: it is not set yet, or being changed")
-	errMany = errors.New("too many reads")
+	// ErrMany says that a walk was given up, as it takes too many reads.
+	ErrMany = errors.New("there is too much to read")
 )
 
 // Reader reads words of the target.
@@ -31,10 +32,13 @@ type Entry struct{ Key, Val arch.Addr }
 
 func (r *Reader) read(at arch.Addr, p []byte) error {
 	if r.Left--; r.Left < 0 {
-		return errMany
+		return ErrMany
 	}
 	return r.Mem.ReadMemory(at, p)
 }
+
+// Read reads bytes, as far as reads are left.
+func (r *Reader) Read(at arch.Addr, p []byte) error { return r.read(at, p) }
 
 func (r *Reader) word(at arch.Addr) (arch.Addr, error) {
 	var b [8]byte
@@ -64,7 +68,7 @@ func (f *found) add(e Entry) (more bool, err error) {
 // done judges a walk that has ended with err. Where there were too many reads, what was found is some of the container.
 func (f *found) done(err error) ([]Entry, error) {
 	switch {
-	case errors.Is(err, errMany):
+	case errors.Is(err, ErrMany):
 		return f.all, nil
 	case err == nil && int64(len(f.all)) < f.want:
 		return nil, ErrTorn
