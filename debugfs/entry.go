@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // entry is a line of the trace, or several: they are made when they are read.
@@ -44,16 +44,16 @@ func sizeOf(v fetch.Value) int {
 // appendTo appends e's lines (kernel/trace/trace_output.c, trace_print_context).
 func (e *entry) appendTo(b []byte) []byte {
 	us := e.when.Microseconds()
-	b = fmt.Appendf(b, "%16s-%-7d [%03d] ..... %5d.%06d: ", clean.Line(e.comm), e.tid, e.cpu, us/1e6, us%1e6)
+	b = fmt.Appendf(b, "%16s-%-7d [%03d] ..... %5d.%06d: ", escape.Line(e.comm), e.tid, e.cpu, us/1e6, us%1e6)
 	if e.event == nil {
 		b = append(b, "<stack trace>\n"...)
 		for _, s := range e.stack {
-			b = fmt.Appendf(b, " => %s\n", clean.Line(s))
+			b = fmt.Appendf(b, " => %s\n", escape.Line(s))
 		}
 		return b
 	}
 	body := e.event.appendBody(nil, e) // whose values may hold anything, even what looks like another line
-	return append(clean.Append(b, string(body)), '\n')
+	return append(escape.Append(b, string(body)), '\n')
 }
 
 // header is the beginning of the trace file.

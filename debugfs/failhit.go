@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // The work at a call of an injected function, on the tracer's thread.
@@ -39,7 +39,7 @@ func (p *failPoint) message(value uint64, c *inject.Call) string {
 	p.ff.decider.Do(func(d *fault.Decider) { attr = d.Attr() })
 	attr.Times = c.Decision().Times
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s returns %#x, PID: %d Comm: %s", attr.Message("fail_function"), p.name, value, c.TID(), clean.Line(c.Comm()))
+	fmt.Fprintf(&b, "%s\n%s returns %#x, PID: %d Comm: %s", attr.Message("fail_function"), p.name, value, c.TID(), escape.Line(c.Comm()))
 	if c.Decision().Log > 1 {
 		b.WriteString("\nCall Trace:")
 		for _, at := range c.Callers() {

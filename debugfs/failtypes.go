@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -119,7 +119,7 @@ func (t *Tree) listFunctions() string {
 		if typed <= maxTyped {
 			kind = t.errorType(s.Addr)
 		}
-		b.WriteString(clean.Line(spec(s)) + "\t" + kind.String() + "\n")
+		b.WriteString(escape.Line(spec(s)) + "\t" + kind.String() + "\n")
 	}
 	return b.String()
 }

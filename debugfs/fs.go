@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // node is a file or a directory of the tree. Nodes are made when they are looked up.
@@ -68,7 +68,7 @@ func (t *Tree) open(name string, wait bool) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return &file{fileInfo: info, Reader: strings.NewReader(clean.Text(string(data)))}, nil
+	return &file{fileInfo: info, Reader: strings.NewReader(escape.Text(string(data)))}, nil
 }
 
 // Stat implements fs.StatFS. Sizes are 0, as the kernel's.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -51,7 +51,7 @@ func (t *Tree) inFile(d *dynevent.Definition, kp *kprobes.Kprobe) error {
 		return fmt.Errorf("%s: %w", d.Path, underlying(err))
 	}
 	if uint64(info.Size) <= d.FileOffset {
-		return fmt.Errorf("%w: %s has %s", syscall.EINVAL, d.Path, clean.Count(info.Size, "byte"))
+		return fmt.Errorf("%w: %s has %s", syscall.EINVAL, d.Path, escape.Count(info.Size, "byte"))
 	}
 	at, mapped := t.mapped(d.Path, d.FileOffset)
 	link, err := symbols.LinkAddress(procfs.Living(t.session.PID()), d.Path, d.FileOffset)

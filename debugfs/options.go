@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // stacktraceOption is options/stacktrace: whether each entry of the trace is followed by its stack.
@@ -36,7 +36,7 @@ func (t *Tree) functionNames() string {
 	var b strings.Builder
 	for _, s := range t.session.Symbols().Symbols("") {
 		if s.Func {
-			b.WriteString(clean.Line(s.Name+inModule(s.Module)) + "\n")
+			b.WriteString(escape.Line(s.Name+inModule(s.Module)) + "\n")
 		}
 	}
 	return b.String()

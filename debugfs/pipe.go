@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // pipe reads and consumes: each entry goes to one of all pipes.
@@ -34,7 +34,7 @@ func (r *pipe) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.losses()
-		r.rest = clean.AppendText(nil, string(r.next(min(len(p), pipeChunk))))
+		r.rest = escape.AppendText(nil, string(r.next(min(len(p), pipeChunk))))
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]

@@ -9,7 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -268,5 +268,5 @@ func (t *Tree) name(at arch.Addr, text func(symbols.Location) string) string {
 	if !ok || loc.Symbol.Name == "" {
 		return at.String()
 	}
-	return clean.Line(text(loc) + inModule(loc.Symbol.Module))
+	return escape.Line(text(loc) + inModule(loc.Symbol.Module))
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -276,7 +276,7 @@ func field(fields []symbols.Field, t symbols.Type, x expression, i int, e ast.Ex
 	kv, ok := e.(*ast.KeyValueExpr)
 	if !ok {
 		if i >= len(fields) {
-			return symbols.Field{}, x, fmt.Errorf("%s has %s", t.Name(), clean.Count(len(fields), "field"))
+			return symbols.Field{}, x, fmt.Errorf("%s has %s", t.Name(), escape.Count(len(fields), "field"))
 		}
 		return fields[i], x.with(e), nil
 	}

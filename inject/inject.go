@@ -19,7 +19,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -210,7 +210,7 @@ type RuleError struct {
 
 // Error implements error.
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("cannot inject into %s: %v", clean.Spec(e.Rule), e.Err)
+	return fmt.Sprintf("cannot inject into %s: %v", escape.Spec(e.Rule), e.Err)
 }
 
 // Unwrap returns the cause.

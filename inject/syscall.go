@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
@@ -161,7 +161,7 @@ func (p *place) callStats() PlaceStats {
 	}
 	p.count(&out)
 	if st.Way == kprobes.SyscallBySites && !st.Gone {
-		out.Reason = fmt.Sprintf("%s in the code, %d of them optimized", clean.Count(len(st.Places), "place"), st.Optimized)
+		out.Reason = fmt.Sprintf("%s in the code, %d of them optimized", escape.Count(len(st.Places), "place"), st.Optimized)
 		if st.Passing > 0 && p.decision.by == theTarget {
 			out.Decides = "target"
 		}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -70,5 +70,5 @@ var ErrNoErrno = errors.New("the target has no errno: no module has a function _
 var ErrPanic = errors.New("panic")
 
 func probeError(kp *Kprobe, err error) error {
-	return fmt.Errorf("probe %s: %w", clean.Short(kp.name()), err)
+	return fmt.Errorf("probe %s: %w", escape.Short(kp.name()), err)
 }

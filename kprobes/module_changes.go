@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -252,7 +252,7 @@ func (rg *registry) wait(kp *Kprobe, why string, err error) {
 	}
 	why = lib + " is not loaded yet"
 	if kp.absence.waiting(why, false); kp.pattern == nil {
-		rg.s.warn("probe %s waits: %s%s", clean.Short(kp.name()), why, rg.meant(lib))
+		rg.s.warn("probe %s waits: %s%s", escape.Short(kp.name()), why, rg.meant(lib))
 	}
 }
 
@@ -269,7 +269,7 @@ func (rg *registry) meant(lib string) string {
 const noProgramYet = "no program has it yet"
 
 func (rg *registry) tellWaits(name, why string, err error) {
-	rg.s.warn("probe %s waits, %s: %s", clean.Short(name), why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+	rg.s.warn("probe %s waits, %s: %s", escape.Short(name), why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
 }
 
 // AwaitsPrograms tells that names and patterns wait for programs that have them (Options.AwaitPrograms, with Follow).

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -69,7 +69,7 @@ func (s *Session) Program() (n uint64) {
 // RegisterPattern makes pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
 func (s *Session) RegisterPattern(ctx context.Context, pt *Pattern) error {
 	if symbols.Library(pt.Spec) == "" && !s.AwaitsPrograms() {
-		return fmt.Errorf("%w: %s names no library to wait for", ErrUnknownSymbol, clean.Quote(pt.Spec))
+		return fmt.Errorf("%w: %s names no library to wait for", ErrUnknownSymbol, escape.Quote(pt.Spec))
 	}
 	ctx, forget := s.within(ctx)
 	defer forget()
@@ -128,9 +128,9 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 	case pt.awaited && pt.Missing != nil:
 		rg.tellWaits(pt.Spec, pt.reason, pt.Missing)
 	case pt.awaited:
-		rg.s.warn("probe %s waits: %s", clean.Short(pt.Spec), pt.reason)
+		rg.s.warn("probe %s waits: %s", escape.Short(pt.Spec), pt.reason)
 	case !slices.ContainsFunc(main.linker.modules, pt.isIn):
-		rg.s.warn("probe %s waits: %s%s", clean.Short(pt.Spec), pt.reason, rg.meant(symbols.Library(pt.Spec)))
+		rg.s.warn("probe %s waits: %s%s", escape.Short(pt.Spec), pt.reason, rg.meant(symbols.Library(pt.Spec)))
 	}
 	for d := range rg.s.settled() {
 		if d.linker.starting {
@@ -201,7 +201,7 @@ func (pt *Pattern) note(d *domain, err error) {
 	default:
 		if pt.reason = err.Error(); !pt.told {
 			pt.told = true
-			d.session.warn("probe %s is not placed: %v", clean.Short(pt.Spec), err)
+			d.session.warn("probe %s is not placed: %v", escape.Short(pt.Spec), err)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (rg *registry) tellLeftOut() {
 	for _, pt := range rg.patterns {
 		n := pt.left.count
 		if n > pt.left.told {
-			rg.s.warn("probe %s is not placed at %d of its places: %v", clean.Short(pt.Spec), n, pt.left.first)
+			rg.s.warn("probe %s is not placed at %d of its places: %v", escape.Short(pt.Spec), n, pt.left.first)
 		}
 		pt.left = leftOut{told: max(n, pt.left.told)}
 	}

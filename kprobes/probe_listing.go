@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -67,7 +67,7 @@ func (l Listed) String() string {
 	if l.Symbol == "" {
 		line = fmt.Sprintf("%016x  %c  %s ", uint64(l.Addr), l.Type, l.Addr)
 	} else {
-		line = fmt.Sprintf("%016x  %c  %s  %s ", uint64(l.Addr), l.Type, clean.Line(l.Symbol), cmp.Or(clean.Line(l.Module), " "))
+		line = fmt.Sprintf("%016x  %c  %s  %s ", uint64(l.Addr), l.Type, escape.Line(l.Symbol), cmp.Or(escape.Line(l.Module), " "))
 	}
 	switch {
 	case l.Gone:

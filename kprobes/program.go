@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
@@ -61,7 +61,7 @@ func (kp *Kprobe) checkProgram() error {
 	}
 	for _, i := range checked.Code {
 		if c := i.Call; c != nil && c.Func == program.RingReserve && c.Size < recordHead {
-			return fmt.Errorf("%w: it has %s", ErrShortRecord, clean.Count(c.Size, "byte"))
+			return fmt.Errorf("%w: it has %s", ErrShortRecord, escape.Count(c.Size, "byte"))
 		}
 	}
 	own := *kp.Program

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
@@ -65,7 +65,7 @@ func (tg *target) putRight(ctx context.Context, pid int) {
 	}
 	_ = tg.s.do(func() error {
 		if r.Regions > 0 {
-			tg.s.warn("a killed gokprobe had left %s patched; that was put right", clean.Count(r.Patches, "place"))
+			tg.s.warn("a killed gokprobe had left %s patched; that was put right", escape.Count(r.Patches, "place"))
 		}
 		if err != nil {
 			tg.s.warn("putting right what a killed gokprobe had left: %v", err)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -163,7 +163,7 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 func (s *Session) tellOtherProgram(p *ptrace.Process, table *symbols.Table) {
 	for _, m := range table.Modules() {
 		if errors.Is(m.Err, symbols.ErrNotELF) && s.target.other.CompareAndSwap(false, true) {
-			s.warn("process %d executes %s, which is for another kind of processor and not probed; of others like it there is no word", p.PID, clean.Line(m.Path))
+			s.warn("process %d executes %s, which is for another kind of processor and not probed; of others like it there is no word", p.PID, escape.Line(m.Path))
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -125,7 +125,7 @@ func (lo *looks) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
 
 // String prints e as the kernel's blacklist file does.
 func (e BlacklistEntry) String() string {
-	return strings.TrimSuffix(fmt.Sprintf("0x%x-0x%x\t%s", uint64(e.Range.Start), uint64(e.Range.End), clean.Line(e.Name)), "\t")
+	return strings.TrimSuffix(fmt.Sprintf("0x%x-0x%x\t%s", uint64(e.Range.Start), uint64(e.Range.End), escape.Line(e.Name)), "\t")
 }
 
 // unsplit is the name of the function that a part of it, made by GCC, LLVM or BOLT, belongs to; the

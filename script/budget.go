@@ -7,7 +7,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 const (
@@ -99,7 +99,7 @@ func accepted(fn starlark.Callable, args []starlark.Value) starlark.Tuple {
 func (b *budget) look() {
 	switch used := b.thread.ExecutionSteps(); {
 	case used >= b.steps:
-		b.thread.Cancel(fmt.Sprintf("cut off after %s; an endless loop? -steps allows more", clean.Count(b.steps, "step")))
+		b.thread.Cancel(fmt.Sprintf("cut off after %s; an endless loop? -steps allows more", escape.Count(b.steps, "step")))
 	case time.Since(b.began)-b.waited > patience:
 		b.thread.Cancel(fmt.Sprintf("cut off after %v", patience))
 	default:
@@ -119,5 +119,5 @@ func (b *budget) charge(steps uint64) error {
 	if b.deep {
 		return errNested
 	}
-	return fmt.Errorf("cut off: this takes more than what is left of %s; -steps allows more", clean.Count(b.steps, "step"))
+	return fmt.Errorf("cut off: this takes more than what is left of %s; -steps allows more", escape.Count(b.steps, "step"))
 }

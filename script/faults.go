@@ -12,7 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -220,7 +220,7 @@ func (s *Script) ruleError(all []*injection, err error) error {
 			err = next
 		}
 	}
-	return s.errorAt(f.pos, fmt.Errorf("cannot inject into %s: %w", clean.Spec(f.name()), err))
+	return s.errorAt(f.pos, fmt.Errorf("cannot inject into %s: %w", escape.Spec(f.name()), err))
 }
 
 func (f *injection) name() string {

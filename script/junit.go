@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // The elements of a JUnit report, as far as the tools that read them agree (the schema of
@@ -50,11 +50,11 @@ type (
 // itself an error.
 func (r Result) WriteJUnit(w io.Writer, name string) error {
 	suite := junitSuite{
-		Name: clean.Text(name), Tests: len(r.Cases), Time: seconds(r.Took), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
+		Name: escape.Text(name), Tests: len(r.Cases), Time: seconds(r.Took), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
 		Properties: []junitProperty{{"seed", fmt.Sprint(r.Seed)}},
 	}
 	for _, c := range r.Counters {
-		suite.Properties = append(suite.Properties, junitProperty{"counter " + clean.Text(c.Name), clean.Text(c.Text)})
+		suite.Properties = append(suite.Properties, junitProperty{"counter " + escape.Text(c.Name), escape.Text(c.Text)})
 	}
 	for _, c := range r.Cases {
 		one := c.junit(name)
@@ -79,19 +79,19 @@ func (r Result) WriteJUnit(w io.Writer, name string) error {
 }
 
 func (c *Case) junit(class string) junitCase {
-	one := junitCase{Name: clean.Text(c.Name), Class: clean.Text(class), Time: seconds(c.Took)}
+	one := junitCase{Name: escape.Text(c.Name), Class: escape.Text(class), Time: seconds(c.Took)}
 	if c.Phase != "" {
-		one.Class += "." + clean.Text(c.Phase)
+		one.Class += "." + escape.Text(c.Phase)
 	}
 	if c.Failed == 0 {
 		return one
 	}
 	problem := &junitProblem{Message: fmt.Sprintf("failed %d of %d times", c.Failed, c.Checks), Type: "expectation"}
 	for _, p := range c.Problems {
-		problem.Text += clean.Text(p.Error() + "\n" + p.Picture())
+		problem.Text += escape.Text(p.Error() + "\n" + p.Picture())
 	}
 	if len(c.Problems) > 0 {
-		problem.Message = clean.Text(c.Problems[0].Message)
+		problem.Message = escape.Text(c.Problems[0].Message)
 	}
 	if len(c.Problems) > 0 && !c.Problems[0].Failed {
 		problem.Type = "error"
@@ -105,4 +105,4 @@ func (c *Case) junit(class string) junitCase {
 func seconds(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }
 
 // quoted is s as JSON.
-func quoted(s string) string { return string(clean.AppendJSON(nil, s)) }
+func quoted(s string) string { return string(escape.AppendJSON(nil, s)) }

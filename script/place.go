@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
@@ -41,7 +41,7 @@ func (pt *part) resolve(ctx context.Context) error {
 	s := pt.m.session
 	pt.waits.Session, pt.waits.Returns, pt.waits.Program, pt.waits.Place = s, p.returns, s.Program(), pt.come
 	pt.waits.Warn = func(format string, args ...any) {
-		pt.m.warn("%s %s: "+format, append([]any{p.kind(), clean.Spec(p.spec)}, args...)...)
+		pt.m.warn("%s %s: "+format, append([]any{p.kind(), escape.Spec(p.spec)}, args...)...)
 	}
 	r := trace.Resolver{Table: s.Symbols(), Returns: p.returns, Programs: s.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, p.spec)

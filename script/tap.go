@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // WriteTAP writes a Result as the Test Anything Protocol, version 14
@@ -49,6 +49,6 @@ func (c *Case) writeYAML(b *strings.Builder) {
 
 // tapText is a description: on one line, with # and \ escaped, since a # begins a directive.
 func tapText(s string) string {
-	s = clean.Line(strings.NewReplacer("\n", " ", "\t", " ").Replace(s))
+	s = escape.Line(strings.NewReplacer("\n", " ", "\t", " ").Replace(s))
 	return strings.NewReplacer(`\`, `\\`, `#`, `\#`).Replace(s)
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // Why a name, an address or a line can't be resolved. Where the kernel has an
@@ -64,7 +64,7 @@ const maxListed = 12
 
 func (e *AmbiguousError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s names %d different functions, choose one by module:name, file:line or address: ", clean.Quote(e.Spec), len(e.Candidates))
+	fmt.Fprintf(&b, "%s names %d different functions, choose one by module:name, file:line or address: ", escape.Quote(e.Spec), len(e.Candidates))
 	for i, c := range e.Candidates {
 		if i == maxListed {
 			fmt.Fprintf(&b, ", and %d more", len(e.Candidates)-maxListed)
@@ -117,7 +117,7 @@ func errNotMapped(a arch.Addr) error {
 
 // errNear is sentinel with the name in question and its nearest neighbours.
 func errNear(sentinel error, name, where string, near []string) error {
-	text := clean.Quote(name)
+	text := escape.Quote(name)
 	if where != "" {
 		text += " in " + where
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // ErrNoGlobal tells that debug information has no variable of a name outside of functions.
@@ -92,7 +92,7 @@ func (t *Table) globalOf(m *Module, a arch.Addr, name string) (p Param, err erro
 	case p.place.isUnknown:
 		return p, ErrNoPlace
 	case !g.external && g.unit != q.here && t.isExportedElsewhere(m, g.linkage):
-		return p, fmt.Errorf("%w: %s may be the static variable of another source file, or one of another file of the process", ErrAmbiguous, clean.Quote(name))
+		return p, fmt.Errorf("%w: %s may be the static variable of another source file, or one of another file of the process", ErrAmbiguous, escape.Quote(name))
 	}
 	return p, nil
 }
@@ -170,9 +170,9 @@ func ambiguousGlobal(name string, found []globalMatch) error {
 	var all []string
 	for _, g := range found[:min(len(found), maxListed)] {
 		where, _ := g.unit.entry.Val(dwarf.AttrName).(string)
-		all = append(all, clean.Line(g.name)+" of "+clean.Line(where))
+		all = append(all, escape.Line(g.name)+" of "+escape.Line(where))
 	}
-	return fmt.Errorf("%w: %s may be %s", ErrAmbiguous, clean.Quote(name), strings.Join(all, ", "))
+	return fmt.Errorf("%w: %s may be %s", ErrAmbiguous, escape.Quote(name), strings.Join(all, ", "))
 }
 
 // globals is where the variables outside of functions are declared in a file's debug information, by their names.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -207,7 +207,7 @@ func (s *snapshot) unknownModule(name string) error {
 	if rest := len(readable) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Errorf("%w: %s; the process has %s", ErrUnknownModule, clean.Quote(name), list)
+	return fmt.Errorf("%w: %s; the process has %s", ErrUnknownModule, escape.Quote(name), list)
 }
 
 func moduleNames(mods []*Module) []string {

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // query is one way to read a probe specification.
@@ -33,13 +33,13 @@ func parseSpec(spec string) ([]query, error) {
 		return nil, fmt.Errorf("%w: it is empty", ErrBadSpec)
 	}
 	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 {
-		return nil, fmt.Errorf("%w: %s holds a control character", ErrBadSpec, clean.Quote(spec))
+		return nil, fmt.Errorf("%w: %s holds a control character", ErrBadSpec, escape.Quote(spec))
 	}
 	if a, ok := parseAddr(s); ok {
 		return []query{{addr: a}}, nil
 	}
 	if isHexPrefixed(s) {
-		return nil, fmt.Errorf("%w: %s is no 64-bit hexadecimal address", ErrBadSpec, clean.Quote(spec))
+		return nil, fmt.Errorf("%w: %s is no 64-bit hexadecimal address", ErrBadSpec, escape.Quote(spec))
 	}
 	if q, ok := parseFileLine(s); ok {
 		return []query{q}, nil
@@ -53,7 +53,7 @@ func parseSpec(spec string) ([]query, error) {
 			return qs, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s has no name", ErrBadSpec, clean.Quote(spec))
+	return nil, fmt.Errorf("%w: %s has no name", ErrBadSpec, escape.Quote(spec))
 }
 
 // Library is the module part of a probe specification, if that may be the name of a shared

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // unknown is the error for a specification that names nothing. It is about the most plausible
@@ -31,7 +31,7 @@ func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	}
 	for _, m := range mods {
 		if v, ok := m.inlinedAway(t, q.name); ok {
-			return fmt.Errorf("%w: %s: %s", ErrUnknownSymbol, clean.Quote(q.name), v)
+			return fmt.Errorf("%w: %s: %s", ErrUnknownSymbol, escape.Quote(q.name), v)
 		}
 	}
 	if n := instances(mods, q.name); n > 0 {

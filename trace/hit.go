@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -61,7 +61,7 @@ func (a Arg) String() string { return string(a.Append(nil)) }
 // Append appends String to b.
 func (a *Arg) Append(b []byte) []byte {
 	if a.Text != "" {
-		return clean.Append(b, a.Text)
+		return escape.Append(b, a.Text)
 	}
 	switch v := a.Value.(type) {
 	case int64:
@@ -71,12 +71,12 @@ func (a *Arg) Append(b []byte) []byte {
 	case bool:
 		return strconv.AppendBool(b, v)
 	case string:
-		return clean.Append(b, strconv.Quote(v))
+		return escape.Append(b, strconv.Quote(v))
 	case float64:
 		return strconv.AppendFloat(b, v, 'g', -1, 64)
 	case json.Marshaler:
 		if j, err := json.Marshal(v); err == nil {
-			return clean.Append(b, string(j))
+			return escape.Append(b, string(j))
 		}
 	}
 	return append(b, '?')
@@ -140,7 +140,7 @@ func (h *Hit) Arg(name string) Arg {
 
 // String is the hit as a call is written: name(a=1, b="x") = 5 in 12µs.
 func (h *Hit) String() string {
-	b := clean.AppendName(nil, strings.TrimSuffix(h.Probe, ReturnSuffix))
+	b := escape.AppendName(nil, strings.TrimSuffix(h.Probe, ReturnSuffix))
 	b = append(appendArgs(append(b, '('), h.Args), ')')
 	switch {
 	case h.Results == nil && h.Ret == nil:
@@ -157,25 +157,13 @@ func (h *Hit) String() string {
 	return string(b)
 }
 
-// DurationMark is the mark to print in front of Duration: nothing if it is exact; ~ if the thread was stopped in the call; ~< if the call took less, and
-// nothing more is known.
-func (h *Hit) DurationMark() string {
-	switch {
-	case h.Stops == 0:
-		return ""
-	case h.DurationMin > 0:
-		return "~"
-	}
-	return "~<"
-}
-
 func appendArgs(b []byte, args []Arg) []byte {
 	for i := range args {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
 		if name := args[i].Name; !strings.HasPrefix(name, "~") { // Go's ~r0, ~r1 …
-			b = append(clean.Append(b, name), '=')
+			b = append(escape.Append(b, name), '=')
 		}
 		b = args[i].Append(b)
 	}

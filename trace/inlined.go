@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -70,11 +70,11 @@ func isPart(loc symbols.Location) bool { return strings.Contains(loc.Symbol.Link
 func (pl *placer) warnInlined(partial []string) {
 	p := pl.probe
 	for _, name := range partial {
-		p.warnOnce("%s: not all of the debug information was read, so it may have more inlined calls", clean.Spec(name))
+		p.warnOnce("%s: not all of the debug information was read, so it may have more inlined calls", escape.Spec(name))
 	}
 	pl.tellAmbiguous()
 	if n := inlinedOf(pl.points); n > 0 && p.session.options.kprobes.Follow {
-		p.warnOnce("%s of inlined calls: not in programs that are executed, where names stand for functions with code of their own only", clean.Count(n, "place"))
+		p.warnOnce("%s of inlined calls: not in programs that are executed, where names stand for functions with code of their own only", escape.Count(n, "place"))
 	}
 }
 
@@ -109,7 +109,7 @@ func (pl *placer) tellAmbiguous() {
 	}
 	for _, name := range names {
 		pl.probe.warnOnce("%s: the debug information does not tell where each body inlined at %s begins, or how often: there may be more calls than hits",
-			clean.Spec(name), clean.Count(calls[name], "place"))
+			escape.Spec(name), escape.Count(calls[name], "place"))
 	}
 }
 
@@ -136,7 +136,7 @@ func (p *Probe) tellInlined(points []*point) {
 			for _, at := range asked {
 				n, _ := s.kprobes.Symbols().Inlined(at.Addr)
 				if n > 0 && ctx.Err() == nil && s.kprobes.Program() == program {
-					p.warnOnce("%s: the compiler has inlined %s of it, which the probe does not see%s", clean.Spec(at.Name), clean.Count(n, "call"), inlinedAdvice(at))
+					p.warnOnce("%s: the compiler has inlined %s of it, which the probe does not see%s", escape.Spec(at.Name), escape.Count(n, "call"), inlinedAdvice(at))
 				}
 			}
 		})

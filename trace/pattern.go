@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -284,7 +284,7 @@ func tellSkipped(warn func(format string, args ...any), skipped *Skipped, placed
 		if n == 1 {
 			are = "is"
 		}
-		warn("%d of %s %s not probed: %s", n, clean.Count(n+placed, "place"), are, skipped)
+		warn("%d of %s %s not probed: %s", n, escape.Count(n+placed, "place"), are, skipped)
 	}
 }
 

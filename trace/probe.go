@@ -11,7 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -231,7 +231,7 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 				pt.refused = map[string]bool{}
 			}
 			pt.refused[exe] = true
-			pt.probe.session.warn("hits of %s in process %d (%s), which executes another file, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
+			pt.probe.session.warn("hits of %s in process %d (%s), which executes another file, are not printed: %v", pt.Name, regs.PID(), escape.Line(regs.Comm()), err)
 		}
 		return nil
 	}

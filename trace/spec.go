@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -55,9 +55,9 @@ type PlaceError struct {
 // Error implements error.
 func (e *PlaceError) Error() string {
 	if strings.TrimSpace(e.Spec) == "" {
-		return fmt.Sprintf("cannot place a probe by %s: %v", clean.Spec(e.Spec), e.Err)
+		return fmt.Sprintf("cannot place a probe by %s: %v", escape.Spec(e.Spec), e.Err)
 	}
-	return fmt.Sprintf("cannot place probe %s: %v", clean.Spec(e.Spec), e.Err)
+	return fmt.Sprintf("cannot place probe %s: %v", escape.Spec(e.Spec), e.Err)
 }
 
 // Unwrap is the cause: an error of package symbols or kprobes.

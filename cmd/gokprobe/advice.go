@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // advice maps the kernel's names for mistakes in fetch arguments and filters to a line that
@@ -54,7 +54,7 @@ var advice = map[string]string{
 // Advice returns the line of advice for e, or "" if there is none.
 func (e *caretError) Advice() string {
 	if e.err.Note != "" {
-		return "  " + clean.Line(e.err.Note) + "\n"
+		return "  " + escape.Line(e.err.Note) + "\n"
 	}
 	if known := e.err.Known; len(known) > 0 {
 		return "  " + e.there(known) + "\n"
@@ -77,7 +77,7 @@ func (e *caretError) there(known []string) string {
 	if n := len(known) - most; n > 0 {
 		known, more = known[:most], fmt.Sprintf(" and %d more", n)
 	}
-	return clean.Line(strings.TrimLeft(meant, " ")+"there are "+strings.Join(known, ", ")) + more
+	return escape.Line(strings.TrimLeft(meant, " ")+"there are "+strings.Join(known, ", ")) + more
 }
 
 // nameAt is the name in text that stands at a column, or behind the dot or arrow there.

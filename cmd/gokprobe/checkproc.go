@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -22,7 +22,7 @@ func checkProcess(f *facts, of target, really bool) error {
 	if err != nil {
 		return f.verdict(attachCause(pid), "")
 	}
-	f.tell(true, "process %d is %s of user %d with %s", st.Tgid, st.Name, st.UIDs[0], clean.Count(st.Threads, "thread"))
+	f.tell(true, "process %d is %s of user %d with %s", st.Tgid, st.Name, st.UIDs[0], escape.Count(st.Threads, "thread"))
 	if err := refusal(pid); err != nil {
 		return f.verdict(err, "")
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -50,7 +50,7 @@ func harmless(t *testing.T, what, out string) {
 	t.Helper()
 	for i, r := range out {
 		_, n := utf8.DecodeRuneInString(out[i:])
-		if r != '\n' && r != '\t' && (!clean.Printable(r) || r == utf8.RuneError && n == 1) {
+		if r != '\n' && r != '\t' && (!escape.Printable(r) || r == utf8.RuneError && n == 1) {
 			t.Fatalf("%s prints %U: %q", what, r, out[max(0, i-60):min(len(out), i+60)])
 		}
 		if r == '\t' && strings.HasPrefix(out[:i], "forged:") || r == '\n' && strings.HasPrefix(out[i+1:], "forged:") {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 const (
@@ -94,7 +94,7 @@ func (c *console) setLine(line string) {
 	if !c.rewrites || c.isBroken {
 		return
 	}
-	c.line = clean.AppendText(nil, clean.Line(line))
+	c.line = escape.AppendText(nil, escape.Line(line))
 	c.begin()
 }
 
@@ -131,7 +131,7 @@ func (c *console) add(p []byte) {
 	if c.isBroken {
 		return
 	}
-	c.pending = clean.AppendText(c.pending, string(p))
+	c.pending = escape.AppendText(c.pending, string(p))
 	c.begin()
 }
 
@@ -220,7 +220,7 @@ func (c *console) take() (text, line []byte, any bool) {
 	defer c.mu.Unlock()
 	text, line = c.pending, c.line
 	if c.lost > 0 {
-		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr was read too slowly\n", clean.Count(c.lost, "message"))
+		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr was read too slowly\n", escape.Count(c.lost, "message"))
 	}
 	any = len(text) > 0 || !bytes.Equal(line, c.taking)
 	c.pending, c.lost, c.taking = nil, 0, line

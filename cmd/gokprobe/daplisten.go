@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -25,7 +25,7 @@ func listenDAP(ctx context.Context, std stdio, address string) error {
 	if err != nil {
 		return err
 	}
-	std.warn("listening at %s", clean.Line(l.Addr().String()))
+	std.warn("listening at %s", escape.Line(l.Addr().String()))
 	std.flush()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var all sync.WaitGroup
@@ -65,19 +65,19 @@ func openListener(address string) (net.Listener, error) {
 		defer unix.Umask(unix.Umask(0o177))
 		l, err := net.Listen("unix", name)
 		if errors.Is(err, unix.EADDRINUSE) {
-			return nil, usagef("cannot listen at %s: there is a file of that name; remove it if nobody listens there", clean.Quote(name))
+			return nil, usagef("cannot listen at %s: there is a file of that name; remove it if nobody listens there", escape.Quote(name))
 		}
 		return l, err
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, usagef("-listen %s is no address: write 127.0.0.1:PORT, or unix:PATH", clean.Quote(address))
+		return nil, usagef("-listen %s is no address: write 127.0.0.1:PORT, or unix:PATH", escape.Quote(address))
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
 	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return nil, usagef("-listen %s is not a loopback address: everybody who reaches it could look into this user's processes; write 127.0.0.1:PORT, or unix:PATH", clean.Quote(address))
+		return nil, usagef("-listen %s is not a loopback address: everybody who reaches it could look into this user's processes; write 127.0.0.1:PORT, or unix:PATH", escape.Quote(address))
 	}
 	return net.Listen("tcp", net.JoinHostPort(host, port))
 }

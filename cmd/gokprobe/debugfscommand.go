@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/door"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 func debugfsCommand(std stdio) *cli.Command {
@@ -177,7 +177,7 @@ func (r *remoteFiles) cat(name string) error {
 	}
 	defer f.Close()
 	defer context.AfterFunc(r.ctx, func() { _ = f.Close() })()
-	out := clean.Writer{W: r.std.out.file}
+	out := escape.Writer{W: r.std.out.file}
 	for buf := make([]byte, 32<<10); ; {
 		n, err := f.Read(buf)
 		if n > 0 {

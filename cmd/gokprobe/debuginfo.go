@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -52,9 +52,9 @@ func (p *progress) fetching(module string, n, total int64) {
 	if p == nil {
 		return
 	}
-	line := fmt.Sprintf("fetching the debug information of %s: %d MiB", clean.Text(module), n>>20)
+	line := fmt.Sprintf("fetching the debug information of %s: %d MiB", escape.Text(module), n>>20)
 	if total > 0 {
-		line = fmt.Sprintf("fetching the debug information of %s: %d of %d MiB", clean.Text(module), n>>20, total>>20)
+		line = fmt.Sprintf("fetching the debug information of %s: %d of %d MiB", escape.Text(module), n>>20, total>>20)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

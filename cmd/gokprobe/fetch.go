@@ -7,7 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -98,7 +98,7 @@ func (e *caretError) Picture() string {
 // printable returns r, or a question mark if r must not be printed. Both are one column
 // wide, so the caret stands below the right character.
 func printable(r rune) rune {
-	if !clean.Printable(r) {
+	if !escape.Printable(r) {
 		return '?'
 	}
 	return r

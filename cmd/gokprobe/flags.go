@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -125,7 +125,7 @@ func parseRequest(c *cli.Context) (request, error) {
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)
 		if !ok {
-			return r, usagef("%s is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", clean.Quote(a))
+			return r, usagef("%s is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", escape.Quote(a))
 		}
 		r.specs = append(r.specs, spec)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -84,7 +84,7 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)
 		if !ok {
-			return r, usagef("%s is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", clean.Quote(a))
+			return r, usagef("%s is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", escape.Quote(a))
 		}
 		r.rule.Specs = append(r.rule.Specs, spec)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -60,7 +60,7 @@ func list(c *cli.Context, std stdio) error {
 	case c.NArg() > 1 && strings.HasPrefix(c.Args().Get(1), "-"):
 		return usagef("flags such as %s come before PATTERN", c.Args().Get(1))
 	case c.NArg() > 1:
-		return usagef("one PATTERN at a time, %s is another; quote patterns from the shell", clean.Quote(c.Args().Get(1)))
+		return usagef("one PATTERN at a time, %s is another; quote patterns from the shell", escape.Quote(c.Args().Get(1)))
 	case c.IsSet("p") == c.IsSet("x"):
 		return usagef("name either a process with -p PID or a file with -x FILE")
 	}
@@ -356,10 +356,10 @@ func (l *lister) print(r row) error {
 		if err != nil {
 			return err
 		}
-		_, err = l.out.Write(append(clean.JSON(b), '\n'))
+		_, err = l.out.Write(append(escape.JSON(b), '\n'))
 		return err
 	}
-	how, name := r.Mechanism, clean.Line(r.Name)
+	how, name := r.Mechanism, escape.Line(r.Name)
 	if !r.Probe {
 		how = "no"
 	}
@@ -367,11 +367,11 @@ func (l *lister) print(r row) error {
 		name += "  " + r.Insn
 	}
 	if r.File != "" {
-		name += fmt.Sprintf("  %s:%d", clean.Line(r.File), r.Line)
+		name += fmt.Sprintf("  %s:%d", escape.Line(r.File), r.Line)
 	}
 	if r.Reason != "" {
-		name += "  (" + clean.Line(r.Reason) + ")"
+		name += "  (" + escape.Line(r.Reason) + ")"
 	}
-	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-9s  %s:%s\n", r.Addr, r.Size, r.Source, how, clean.Line(r.Module), name)
+	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-9s  %s:%s\n", r.Addr, r.Size, r.Source, how, escape.Line(r.Module), name)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/expr/logpoint"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/logline"
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -146,7 +146,7 @@ func parseLogRequest(c *cli.Context, texts []string) (r request, err error) {
 	}
 	for i, text := range texts {
 		if strings.HasPrefix(text, "-") { // the flag package stops at the first argument
-			return r, usagef("%s is behind a log point: put flags in front of the log points", clean.Quote(text))
+			return r, usagef("%s is behind a log point: put flags in front of the log points", escape.Quote(text))
 		}
 		p, err := newLogPoint(text, i, c.Int("rate"))
 		if err != nil {
@@ -248,7 +248,7 @@ func (all logPoints) message() func(*event.Hit) string {
 func (all logPoints) tellOver(std stdio) {
 	for _, l := range all {
 		if n := l.over(); n > 0 {
-			std.warn("%s: %s not printed, since they were more than -rate %d a second", clean.Line(l.Spec), clean.Count(int(n), "line"), l.pace.Most())
+			std.warn("%s: %s not printed, since they were more than -rate %d a second", escape.Line(l.Spec), escape.Count(int(n), "line"), l.pace.Most())
 		}
 	}
 }

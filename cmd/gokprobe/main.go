@@ -16,7 +16,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/bench"
 	"github.com/gokprobe/gokprobe/internal/budget"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/lean"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -50,7 +50,7 @@ type stdout struct{ file *os.File }
 
 // Write writes a piece of text, cleaned. The text must not begin or end within a character.
 func (o stdout) Write(p []byte) (int, error) {
-	w := clean.Writer{W: o.file}
+	w := escape.Writer{W: o.file}
 	n, err := w.Write(p)
 	if err == nil {
 		err = w.Flush()
@@ -120,5 +120,5 @@ func (s stdio) above(out io.Writer) io.Writer {
 // oneLine returns s as one line: joined errors, and names that the target has chosen, may
 // have line ends.
 func oneLine(s string) string {
-	return clean.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
+	return escape.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }

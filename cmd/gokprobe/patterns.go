@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -15,16 +15,16 @@ const fewModules = 5
 func tellPatterns(std stdio, patterns []trace.PatternStats) {
 	for _, p := range patterns {
 		if len(p.Found) == 0 {
-			std.warn("%s was found in no program", clean.Short(p.Spec))
+			std.warn("%s was found in no program", escape.Short(p.Spec))
 			continue
 		}
 		var in []string
 		for _, m := range p.Found[:min(len(p.Found), fewModules)] {
-			in = append(in, fmt.Sprintf("%s in %s", clean.Count(m.Places, "place"), m.Module))
+			in = append(in, fmt.Sprintf("%s in %s", escape.Count(m.Places, "place"), m.Module))
 		}
 		if n := len(p.Found) - fewModules; n > 0 {
-			in = append(in, clean.Count(n, "other file"))
+			in = append(in, escape.Count(n, "other file"))
 		}
-		std.warn("%s was found at %s", clean.Short(p.Spec), strings.Join(in, ", "))
+		std.warn("%s was found at %s", escape.Short(p.Spec), strings.Join(in, ", "))
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -77,7 +77,7 @@ func (p *progress) note(s *kprobes.Session, at trace.Progress) {
 	if all.Arming {
 		what = "arming"
 	}
-	p.line = fmt.Sprintf("%s: %d of %s", what, all.Done, clean.Count(all.Of, "place"))
+	p.line = fmt.Sprintf("%s: %d of %s", what, all.Done, escape.Count(all.Of, "place"))
 }
 
 // end takes the line away.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -66,7 +66,7 @@ func recoverProcess(std stdio, pid int) error {
 	case done.Regions == 0:
 		fmt.Fprintf(std.out, "nothing to recover: no killed gokprobe has left anything in process %d\n", pid)
 	default:
-		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %s, and nothing of gokprobe is left\n", pid, clean.Count(done.Patches, "place"))
+		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %s, and nothing of gokprobe is left\n", pid, escape.Count(done.Patches, "place"))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -137,7 +137,7 @@ func (w *work) tellUnseen() {
 		}
 	}
 	if in > 0 {
-		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", clean.Count(in, "probe"))
+		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", escape.Count(in, "probe"))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/inject"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
@@ -179,7 +179,7 @@ func (sn *scenario) announce() {
 	if err != nil {
 		comm = "?"
 	}
-	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, clean.Count(sn.sc.Placed(), "probe"), sn.sess.PID(), clean.Line(comm)))
+	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, escape.Count(sn.sc.Placed(), "probe"), sn.sess.PID(), escape.Line(comm)))
 }
 
 // run lets the scenario run to its end.
@@ -235,7 +235,7 @@ func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bo
 func (sn *scenario) close(giveUp <-chan struct{}) error {
 	lost, err := sn.lines.close(giveUp)
 	if lost > 0 && err == nil {
-		sn.std.warn("%s lost, since the output took them slower than they came", clean.Count(lost, "line"))
+		sn.std.warn("%s lost, since the output took them slower than they came", escape.Count(lost, "line"))
 	}
 	if sn.output != sn.std.out.file {
 		if cerr := sn.output.Close(); err == nil {

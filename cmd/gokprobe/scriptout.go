@@ -11,7 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/inject"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
 )
@@ -106,7 +106,7 @@ func (r scriptRequest) entry(e script.Entry) string {
 		for _, v := range e.Values {
 			words = append(words, v.Name+"="+v.Text)
 		}
-		return clean.Line(strings.Join(words, " ")) + "\n"
+		return escape.Line(strings.Join(words, " ")) + "\n"
 	}
 	object := map[string]any{"type": "report", "time": e.Time.UTC().Format(time.RFC3339Nano)}
 	if e.Phase != "" {
@@ -134,7 +134,7 @@ func jsonLine(v any) string {
 	if err != nil {
 		return fmt.Sprintf(`{"type":"error","text":%q}`+"\n", err.Error())
 	}
-	return string(clean.JSON(b)) + "\n"
+	return string(escape.JSON(b)) + "\n"
 }
 
 // summary is what is printed at the end, of one process or several.
@@ -144,15 +144,15 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 	}
 	var b strings.Builder
 	for _, p := range result.Probes {
-		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), clean.Count(p.Hits, "hit"))
+		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), escape.Count(p.Hits, "hit"))
 		if p.Missed > 0 {
 			fmt.Fprintf(&b, ", %d missed (%s)", p.Missed, p.Misses)
 		}
 		if p.Skipped > 0 {
-			fmt.Fprintf(&b, ", %s not probed", clean.Count(p.Skipped, "place"))
+			fmt.Fprintf(&b, ", %s not probed", escape.Count(p.Skipped, "place"))
 		}
 		if p.Places != 1 {
-			fmt.Fprintf(&b, ", %s", clean.Count(p.Places, "place"))
+			fmt.Fprintf(&b, ", %s", escape.Count(p.Places, "place"))
 		}
 		if p.Mechanism != kprobes.NoMechanism {
 			fmt.Fprintf(&b, ", %s", p.Mechanism)
@@ -162,7 +162,7 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 		b.WriteString("\n")
 	}
 	for _, f := range result.Faults {
-		fmt.Fprintf(&b, "fault %s: %s, %d injected%s\n", oneLine(f.Name), clean.Count(f.Stats.Calls, "call"), f.Stats.Injected, faultDetails(f.Stats))
+		fmt.Fprintf(&b, "fault %s: %s, %d injected%s\n", oneLine(f.Name), escape.Count(f.Stats.Calls, "call"), f.Stats.Injected, faultDetails(f.Stats))
 	}
 	for _, c := range result.Counters {
 		fmt.Fprintf(&b, "counter %s: %s\n", oneLine(c.Name), c.Text)
@@ -179,9 +179,9 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 		}
 	}
 	if result.Failed {
-		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, clean.Count(len(result.Cases), "check"), result.Seed)
+		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, escape.Count(len(result.Cases), "check"), result.Seed)
 	} else {
-		fmt.Fprintf(&b, "passed: %s, seed %d\n", clean.Count(len(result.Cases), "check"), result.Seed)
+		fmt.Fprintf(&b, "passed: %s, seed %d\n", escape.Count(len(result.Cases), "check"), result.Seed)
 	}
 	return b.String()
 }
@@ -216,7 +216,7 @@ func processText(p script.Process) string {
 		injected += f.Stats.Injected
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "process %d (%s): %s", p.PID, clean.Line(p.Comm), clean.Count(hits, "hit"))
+	fmt.Fprintf(&b, "process %d (%s): %s", p.PID, escape.Line(p.Comm), escape.Count(hits, "hit"))
 	if missed > 0 {
 		fmt.Fprintf(&b, ", %d missed", missed)
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
-	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/door"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
@@ -58,7 +58,7 @@ type holding struct {
 func attachSeveral(std stdio, meant []target, who whom, file *mapWatch, req request, newJoint jointMaker) error {
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	req.progress = std.progress("attaching to %s", clean.Count(len(meant), "process"))
+	req.progress = std.progress("attaching to %s", escape.Count(len(meant), "process"))
 	defer req.progress.end()
 	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
 	for _, t := range meant { // before the first is attached to: none may wait for a server
@@ -263,17 +263,17 @@ func (s *several) announce() {
 	var names []string
 	held := s.all()
 	for _, h := range held {
-		names = append(names, fmt.Sprintf("%d (%s)", h.sess.PID(), clean.Line(h.comm)))
+		names = append(names, fmt.Sprintf("%d (%s)", h.sess.PID(), escape.Line(h.comm)))
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
 	}
 	said := "nothing yet"
 	if len(held) > 0 {
-		said = clean.Count(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
+		said = escape.Count(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
 	}
 	if s.file != nil {
-		said += ", and in whatever maps " + clean.Line(s.file.file)
+		said += ", and in whatever maps " + escape.Line(s.file.file)
 	}
 	fmt.Fprintf(s.std.err, "armed: %s\n", said)
 }
@@ -371,7 +371,7 @@ func (s *several) late(ctx context.Context, t target) {
 		return
 	}
 	if s.told++; s.told <= mostNamed {
-		fmt.Fprintf(s.std.err, "joined: %d (%s)\n", t.pid, clean.Line(s.named(t.pid)))
+		fmt.Fprintf(s.std.err, "joined: %d (%s)\n", t.pid, escape.Line(s.named(t.pid)))
 	}
 	if s.told == mostNamed {
 		s.std.warn("further processes that join are not told of; the summary has them all")
@@ -394,7 +394,7 @@ func (s *several) release() error {
 	s.held = nil
 	s.mu.Unlock()
 	s.req.progress.end()
-	defer s.std.progress("removing the probes from %s", clean.Count(len(held), "process")).end()
+	defer s.std.progress("removing the probes from %s", escape.Count(len(held), "process")).end()
 	s.does.leave(held)
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -54,7 +54,7 @@ func findTarget(arg string) (target, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return target{}, attachError(fmt.Errorf("cannot attach to %s: no process has this name, give a process ID", clean.Quote(arg)))
+		return target{}, attachError(fmt.Errorf("cannot attach to %s: no process has this name, give a process ID", escape.Quote(arg)))
 	}
 	ids := make([]string, len(found))
 	for i, t := range found {
@@ -129,7 +129,7 @@ func (w whom) findTargets() (found []target, several bool, err error) {
 			names++
 			of := named(arg)
 			if len(of) == 0 {
-				return found, false, attachError(fmt.Errorf("cannot attach to %s: no process has this name, give a process ID", clean.Quote(arg)))
+				return found, false, attachError(fmt.Errorf("cannot attach to %s: no process has this name, give a process ID", escape.Quote(arg)))
 			}
 			found = append(found, of...)
 			continue
@@ -184,7 +184,7 @@ func (w whom) warnForked(std stdio, pid int) {
 		t.id.Close()
 	}
 	if len(more) > 0 {
-		std.warn("%s of the name came while process %d was attached to, and nobody follows them; with the same flags again all are taken", clean.Count(len(more), "process"), pid)
+		std.warn("%s of the name came while process %d was attached to, and nobody follows them; with the same flags again all are taken", escape.Count(len(more), "process"), pid)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
@@ -114,7 +114,7 @@ func (w *work) announce() {
 	if waiting > 0 {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", clean.Count(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", escape.Count(probes-waiting, "probe"), w.sess.PID(), escape.Line(comm), also)
 	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}
@@ -179,7 +179,7 @@ func outlived(sess *kprobes.Session) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), clean.Count(n, "process"))
+	return fmt.Sprintf("process %d has ended, and what it has left is followed further (%s now)", sess.PID(), escape.Count(n, "process"))
 }
 
 // gone reports whether no probe is left and none will come back, and why.
@@ -267,14 +267,14 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	tellPatterns(w.std, sum.Patterns)
 	w.req.logs.tellOver(w.std)
 	if n := lostBy(sum.Losses, tooFast); n > 0 {
-		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", clean.Count(n, "record"))
+		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", escape.Count(n, "record"))
 	}
 	if disturbed > 0 {
 		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until they were armed again are not counted",
-			clean.Count(disturbed, "time"))
+			escape.Count(disturbed, "time"))
 	}
 	if lost > 0 && outErr == nil {
-		w.std.warn("%s lost, since the output was read too slowly", clean.Count(lost, "record"))
+		w.std.warn("%s lost, since the output was read too slowly", escape.Count(lost, "record"))
 	}
 	return w.printSummary(sum)
 }

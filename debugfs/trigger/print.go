@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // Symbols names an address: "sym", or with offset "sym+0x1/0x2".
@@ -158,7 +158,7 @@ func (p printer) key(t *term, v fetch.Value, comm string) {
 	p.WriteString(t.label() + ": ")
 	switch {
 	case t.isText():
-		fmt.Fprintf(p, "%-50s", clean.Line(v.S))
+		fmt.Fprintf(p, "%-50s", escape.Line(v.S))
 	case t.mod == hex:
 		fmt.Fprintf(p, "%x", v.U)
 	case t.mod == sym:
@@ -166,7 +166,7 @@ func (p printer) key(t *term, v fetch.Value, comm string) {
 	case t.mod == symOffset:
 		fmt.Fprintf(p, "[%x] %-55s", v.U, p.symbols(v.U, true))
 	case t.mod == execname:
-		fmt.Fprintf(p, "%-16s[%10d]", clean.Line(comm), v.U)
+		fmt.Fprintf(p, "%-16s[%10d]", escape.Line(comm), v.U)
 	case t.mod == syscallName:
 		fmt.Fprintf(p, "%-30s[%3d]", SyscallName(v.U), v.U)
 	case t.mod == log2:
@@ -215,7 +215,7 @@ func (p printer) track(a *action, t *track) {
 	fmt.Fprintf(p, "\n\t%s: %10d", word, t.value)
 	for i, v := range t.saved {
 		if a.terms[i].isText() {
-			fmt.Fprintf(p, "  %s: %-32s", a.params[i], clean.Line(v.S))
+			fmt.Fprintf(p, "  %s: %-32s", a.params[i], escape.Line(v.S))
 		} else {
 			fmt.Fprintf(p, "  %s: %10d", a.params[i], v.U)
 		}

@@ -12,7 +12,7 @@ import (
 	protocol "github.com/google/go-dap"
 
 	"github.com/gokprobe/gokprobe/expr/logpoint"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/logline"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -354,7 +354,7 @@ func (s *session) describe(b *breakpoint) protocol.Breakpoint {
 	case b.source != "" && b.at > 0 && b.at != b.line:
 		d.Message = fmt.Sprintf("line %d has no code, line %d is the next one", b.line, b.at)
 	case b.places > 1:
-		d.Message = fmt.Sprintf("armed in %s", clean.Count(b.places, "place"))
+		d.Message = fmt.Sprintf("armed in %s", escape.Count(b.places, "place"))
 	}
 	return d
 }
@@ -362,7 +362,7 @@ func (s *session) describe(b *breakpoint) protocol.Breakpoint {
 // summary counts its hits.
 func (b *breakpoint) summary() string {
 	st := b.probe.Stats()
-	text := fmt.Sprintf("%s: %s", b.name(), clean.Count(st.Hits, "hit"))
+	text := fmt.Sprintf("%s: %s", b.name(), escape.Count(st.Hits, "hit"))
 	for _, n := range []struct {
 		n    uint64
 		what string

@@ -7,7 +7,7 @@ import (
 
 	protocol "github.com/google/go-dap"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -47,7 +47,7 @@ func (s *session) tellHit(b *breakpoint, h *trace.Hit) {
 		s.show(b, h)
 		return
 	}
-	out := output("stdout", clean.Line(b.log.Says(h)))
+	out := output("stdout", escape.Line(b.log.Says(h)))
 	if b.source != "" {
 		out.Source = &protocol.Source{Name: path.Base(b.source), Path: b.source}
 	} else {
@@ -121,7 +121,7 @@ func (s *session) show(b *breakpoint, h *trace.Hit) {
 	}
 	if !s.c.out.offer(event("stopped", protocol.StoppedEventBody{
 		Reason: reason, ThreadId: h.TID, HitBreakpointIds: []int{b.id}, Description: "Snapshot",
-		Text: "as thread " + clean.Line(h.Comm) + " came by; it runs on",
+		Text: "as thread " + escape.Line(h.Comm) + " came by; it runs on",
 	})) {
 		return
 	}
@@ -135,7 +135,7 @@ func (s *session) snapshot(b *breakpoint, h *trace.Hit) *snapshot {
 	for _, f := range h.Stack {
 		s.shown.refs++
 		frame := protocol.StackFrame{
-			Id: s.shown.refs, Name: clean.Line(f.Symbol), Source: s.clientSource(f.Path), InstructionPointerReference: f.Addr.String(),
+			Id: s.shown.refs, Name: escape.Line(f.Symbol), Source: s.clientSource(f.Path), InstructionPointerReference: f.Addr.String(),
 		}
 		if frame.Name == "" {
 			frame.Name = f.Addr.String()
@@ -172,7 +172,7 @@ func (s *session) snapshot(b *breakpoint, h *trace.Hit) *snapshot {
 
 // node is a value with its members or elements.
 func (all *snapshots) node(a trace.Arg) *node {
-	n := &node{name: clean.Line(a.Name), text: a.String()}
+	n := &node{name: escape.Line(a.Name), text: a.String()}
 	parts := a.Parts()
 	if len(parts) == 0 {
 		return n
@@ -206,6 +206,6 @@ func (s *session) dismiss(tid int) {
 	}
 	s.shown.drop(shot.of)
 	if n := shot.of.hidden.Swap(0); n > 0 {
-		s.c.tell(fmt.Sprintf("%s: %s while a snapshot was shown", shot.of.name(), clean.Count(n, "hit")))
+		s.c.tell(fmt.Sprintf("%s: %s while a snapshot was shown", shot.of.name(), escape.Count(n, "hit")))
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	protocol "github.com/google/go-dap"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // Adapter serves clients.
@@ -98,7 +98,7 @@ func (c *client) hand(content []byte, to chan<- request) error {
 		Type, Command string
 	}
 	if err := json.Unmarshal(content, &m); err != nil {
-		return &protocolError{"a message is no JSON object of the protocol: " + clean.Short(err.Error())}
+		return &protocolError{"a message is no JSON object of the protocol: " + escape.Short(err.Error())}
 	}
 	if m.Type != "request" {
 		return nil // an answer, though we ask nothing
@@ -168,7 +168,7 @@ func (c *client) end() {
 
 // errUnsupported answers requests that nothing here can do.
 func errUnsupported(command string) error {
-	return fmt.Errorf("gokprobe does not support the request %s", clean.Quote(command))
+	return fmt.Errorf("gokprobe does not support the request %s", escape.Quote(command))
 }
 
 // halting are requests that would hold the program.
@@ -195,7 +195,7 @@ func (c *client) do(r request) (any, error) {
 	case errors.As(r.err, &field):
 		return nil, errUnsupported(r.command)
 	case r.err != nil:
-		return nil, fmt.Errorf("the arguments of %s can't be read: %w", clean.Quote(r.command), r.err)
+		return nil, fmt.Errorf("the arguments of %s can't be read: %w", escape.Quote(r.command), r.err)
 	}
 	switch m := r.message.(type) {
 	case *protocol.InitializeRequest:
@@ -240,7 +240,7 @@ func (s *session) do(r request) (any, error) {
 // initialize lists our capabilities.
 func (c *client) initialize(a protocol.InitializeRequestArguments, content []byte) (any, error) {
 	if a.PathFormat != "" && a.PathFormat != "path" {
-		return nil, fmt.Errorf("gokprobe knows sources by paths only, not by %s", clean.Quote(a.PathFormat))
+		return nil, fmt.Errorf("gokprobe knows sources by paths only, not by %s", escape.Quote(a.PathFormat))
 	}
 	var m struct{ Arguments struct{ LinesStartAt1 *bool } }
 	if json.Unmarshal(content, &m) == nil && m.Arguments.LinesStartAt1 != nil && !*m.Arguments.LinesStartAt1 {
@@ -267,4 +267,4 @@ func event(name string, body any) message { return message{Type: "event", Event:
 // tell tells the client a sentence.
 func (c *client) tell(text string) { c.out.offer(said(text)) }
 
-func said(text string) message { return event("output", output("console", clean.Line(text))) }
+func said(text string) message { return event("output", output("console", escape.Line(text))) }

@@ -12,7 +12,7 @@ import (
 
 	protocol "github.com/google/go-dap"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -114,12 +114,12 @@ func (s *session) summarize() {
 	if code, ended := s.held.Exit(); ended {
 		text = fmt.Sprintf("process %d has ended with status %d", s.held.PID(), code)
 	}
-	text += ": " + clean.Count(s.lines, "line")
+	text += ": " + escape.Count(s.lines, "line")
 	if s.limited > 0 {
 		text += fmt.Sprintf(", %d more than the rate", s.limited)
 	}
 	if n := s.queue.Lost(); n > 0 {
-		text += fmt.Sprintf(", %s lost", clean.Count(n, "hit"))
+		text += fmt.Sprintf(", %s lost", escape.Count(n, "hit"))
 	}
 	s.c.out.put(said(text))
 }
@@ -144,7 +144,7 @@ func (s *session) tellLosses() {
 
 func (s *session) tellLoss() {
 	if n := s.c.out.takeUnsent(); n > 0 {
-		s.warn(fmt.Sprintf("%s not sent, since the client did not read them", clean.Count(n, "message")))
+		s.warn(fmt.Sprintf("%s not sent, since the client did not read them", escape.Count(n, "message")))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,14 +161,14 @@ func (s *session) tellOver(b *breakpoint) (n uint64) {
 	over := b.pace.Over()
 	if n = over - b.toldOver; n > 0 {
 		b.toldOver = over
-		s.warn(fmt.Sprintf("%s: %s not printed, since they were more than %d a second", b.name(), clean.Count(n, "line"), b.pace.Most()))
+		s.warn(fmt.Sprintf("%s: %s not printed, since they were more than %d a second", b.name(), escape.Count(n, "line"), b.pace.Most()))
 	}
 	return n
 }
 
 // warn tells of a loss.
 func (s *session) warn(text string) {
-	s.c.out.offer(event("output", output("important", clean.Line(text))))
+	s.c.out.offer(event("output", output("important", escape.Line(text))))
 }
 
 // threads lists those of the process, and those of snapshots, which may be of others.
@@ -177,13 +177,13 @@ func (s *session) threads() (any, error) {
 	known := map[int]bool{}
 	for _, t := range s.held.Threads() {
 		known[t.TID] = true
-		body.Threads = append(body.Threads, protocol.Thread{Id: t.TID, Name: clean.Line(t.Name)})
+		body.Threads = append(body.Threads, protocol.Thread{Id: t.TID, Name: escape.Line(t.Name)})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tid, shot := range s.shown.byThread {
 		if !known[tid] {
-			body.Threads = append(body.Threads, protocol.Thread{Id: tid, Name: clean.Line(shot.comm)})
+			body.Threads = append(body.Threads, protocol.Thread{Id: tid, Name: escape.Line(shot.comm)})
 		}
 	}
 	return body, nil

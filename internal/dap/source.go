@@ -10,7 +10,7 @@ import (
 	protocol "github.com/google/go-dap"
 
 	"github.com/gokprobe/gokprobe/expr/caret"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // substituted is a path of the client's as debug information has it, by the first rule that fits.
@@ -55,12 +55,12 @@ func likeliest(files []string, name string) (string, error) {
 	}
 	switch len(best) {
 	case 0:
-		return "", fmt.Errorf("nothing in the process was built from a file %s, or it has no debug information", clean.Quote(path.Base(name)))
+		return "", fmt.Errorf("nothing in the process was built from a file %s, or it has no debug information", escape.Quote(path.Base(name)))
 	case 1:
 		return best[0], nil
 	}
 	return "", fmt.Errorf(`%d files of the process may be meant, %s and %s among them: tell which by "substitutePath" in the arguments of attach`,
-		len(best), clean.Quote(best[0]), clean.Quote(best[1]))
+		len(best), escape.Quote(best[0]), escape.Quote(best[1]))
 }
 
 // commonEnd is how many last components two paths share.
@@ -80,7 +80,7 @@ func (s *session) clientSource(file string) *protocol.Source {
 	if file == "" {
 		return nil
 	}
-	name := clean.Line(restored(file, s.target.remaps))
+	name := escape.Line(restored(file, s.target.remaps))
 	if known, ok := s.clients.Load(file); ok {
 		name = known.(string)
 	}
@@ -114,7 +114,7 @@ func parseHitCondition(text string) (due func(n uint64) bool, err error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("hit condition %s is none: write N, ==N, >N, >=N, <N, <=N, or %%N for every Nth hit", clean.Quote(text))
+	return nil, fmt.Errorf("hit condition %s is none: write N, ==N, >N, >=N, <N, <=N, or %%N for every Nth hit", escape.Quote(text))
 }
 
 // sentence is an error as one line. A mistake in a text is told with where it is.
@@ -122,12 +122,12 @@ func sentence(err error) string {
 	text := err.Error()
 	if e := new(caret.Error); errors.As(err, &e) {
 		if e.Column > 0 && e.Column < len(e.Command) {
-			text += fmt.Sprintf(", at %s", clean.Quote(e.Command[e.Column:]))
+			text += fmt.Sprintf(", at %s", escape.Quote(e.Command[e.Column:]))
 		}
 		if len(e.Known) > 0 {
 			const most = 10
 			text += "; there are " + strings.Join(e.Known[:min(most, len(e.Known))], ", ")
 		}
 	}
-	return clean.Line(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+	return escape.Line(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
 }

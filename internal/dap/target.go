@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -80,7 +80,7 @@ func readPID(id any) (string, error) {
 			return n, nil
 		}
 	}
-	return "", fmt.Errorf("pid %s is no process ID", clean.Quote(fmt.Sprint(id)))
+	return "", fmt.Errorf("pid %s is no process ID", escape.Quote(fmt.Sprint(id)))
 }
 
 // Session is a process that is traced, as far as clients need it. Hold makes one.

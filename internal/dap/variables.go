@@ -7,7 +7,7 @@ import (
 
 	protocol "github.com/google/go-dap"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 var errRuns = errors.New("the thread runs: only a snapshot has a stack and variables")
@@ -128,7 +128,7 @@ func (s *session) evaluate(a protocol.EvaluateArguments) (any, error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("the snapshot has no %s: it knows the names of its variables, their members and elements, as in a.b[3]", clean.Quote(a.Expression))
+		return nil, fmt.Errorf("the snapshot has no %s: it knows the names of its variables, their members and elements, as in a.b[3]", escape.Quote(a.Expression))
 	}
 	return protocol.EvaluateResponseBody{Result: found.text, VariablesReference: found.ref}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"os"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
@@ -256,7 +256,7 @@ func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 		errs = append(errs, r.undo(frozen, l))
 	}
 	if r.work.over() {
-		errs = append(errs, fmt.Errorf("looking at %s and what their stacks refer to: %w; the original code is back, the injected memory stays", clean.Count(len(threads), "thread"), trampoline.ErrTooMuch))
+		errs = append(errs, fmt.Errorf("looking at %s and what their stacks refer to: %w; the original code is back, the injected memory stays", escape.Count(len(threads), "thread"), trampoline.ErrTooMuch))
 	}
 	return errs
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // CountOptions are the options of PrintCounts.
@@ -117,7 +117,7 @@ func appendUnoptimized(b []byte, s *Summary) []byte {
 			return fmt.Appendf(b, "%d more are not optimized, for %d other reasons\n", n, len(s.Unoptimized)-i)
 		}
 		n -= why.N
-		b = fmt.Appendf(b, "%d of %s: not optimized, a hit stops the thread: ", why.N, clean.Count(len(s.Probes), "probe"))
+		b = fmt.Appendf(b, "%d of %s: not optimized, a hit stops the thread: ", why.N, escape.Count(len(s.Probes), "probe"))
 		b = append(appendSafe(b, why.Reason), '\n')
 	}
 	return b

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 // JSON prints records as JSON Lines: one object a line, keys in a fixed order.
@@ -166,7 +166,7 @@ func appendValueJSON(b []byte, a *Arg) []byte {
 		if err != nil { // its text is better than no record
 			return appendJSON(b, a.Text)
 		}
-		return append(b, clean.JSON(j)...)
+		return append(b, escape.JSON(j)...)
 	}
 	return append(b, "null"...)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -80,7 +80,7 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 	b = p.style(b, styleReset)
 
 	if p.opts.Message != nil {
-		return append(trimSpace(clean.Append(append(b, ' '), p.opts.Message(h))), '\n')
+		return append(trimSpace(escape.Append(append(b, ' '), p.opts.Message(h))), '\n')
 	}
 	b = appendPlace(b, h)
 	for i := range h.Args {
@@ -262,7 +262,7 @@ func appendLostText(b []byte, s *Summary) []byte {
 		b = append(appendLosses(append(b, "records lost: "...), s.Losses), '\n')
 	}
 	if s.Lost > 0 {
-		b = append(append(b, clean.Count(s.Lost, "record")...), " could not be written\n"...)
+		b = append(append(b, escape.Count(s.Lost, "record")...), " could not be written\n"...)
 	}
 	return b
 }
@@ -317,11 +317,11 @@ func appendProcesses(b []byte, s *Summary, most int) []byte {
 	for i := range rest {
 		hits, injected = hits+rest[i].Hits, injected+rest[i].injected()
 	}
-	told := clean.Count(hits, "hit")
+	told := escape.Count(hits, "hit")
 	if s.Faults != nil {
-		told = fmt.Sprintf("%s, %d injected", clean.Count(hits, "call"), injected)
+		told = fmt.Sprintf("%s, %d injected", escape.Count(hits, "call"), injected)
 	}
-	return fmt.Appendf(b, "%s: %s (-format json has them all)\n", clean.Count(len(rest), "more process"), told)
+	return fmt.Appendf(b, "%s: %s (-format json has them all)\n", escape.Count(len(rest), "more process"), told)
 }
 
 // counts is the numbers of a process's row.

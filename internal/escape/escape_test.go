@@ -1,4 +1,4 @@
-package clean_test
+package escape_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/escape"
 )
 
 func TestWhatMayNotBePrintedIsEscaped(t *testing.T) {
@@ -23,16 +23,16 @@ func TestWhatMayNotBePrintedIsEscaped(t *testing.T) {
 		{"\u034f\ufe0f\u3164\U000e0100", `\u034f\ufe0f\u3164\U000e0100`, `"\u034f\ufe0f\u3164\udb40\udd00"`},
 		{`back\slash "q"`, `back\slash "q"`, `"back\\slash \"q\""`},
 	} {
-		if got := clean.Line(tt.in); got != tt.line {
+		if got := escape.Line(tt.in); got != tt.line {
 			t.Errorf("%q is %s", tt.in, got)
 		}
-		got := string(clean.AppendJSON(nil, tt.in))
+		got := string(escape.AppendJSON(nil, tt.in))
 		var back string
 		if err := json.Unmarshal([]byte(got), &back); err != nil || got != tt.json || back != strings.ToValidUTF8(tt.in, "\ufffd") && !strings.Contains(tt.in, "\xff") {
 			t.Errorf("%q in JSON is %s: %v", tt.in, got, err)
 		}
 	}
-	if got := clean.Text("a\n\tb\x1b\r"); got != "a\n\tb\\x1b\\r" {
+	if got := escape.Text("a\n\tb\x1b\r"); got != "a\n\tb\\x1b\\r" {
 		t.Errorf("%q", got)
 	}
 }
@@ -44,7 +44,7 @@ func TestNoRuneOfItsKindsPasses(t *testing.T) {
 			continue // no string holds one
 		}
 		bad := unicode.In(r, unicode.C, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Zs)
-		if got := clean.Line(string(r)); bad && got == string(r) || r > ' ' && r < 0x7f && got != string(r) {
+		if got := escape.Line(string(r)); bad && got == string(r) || r > ' ' && r < 0x7f && got != string(r) {
 			t.Fatalf("%U is %q", r, got)
 		}
 	}
@@ -56,12 +56,12 @@ func FuzzClean(f *testing.F) {
 	f.Add([]byte(`a\x1b\\"\`), 3)
 	f.Fuzz(func(t *testing.T, p []byte, cut int) {
 		s := string(p)
-		for _, r := range clean.Line(s) {
-			if !clean.Printable(r) {
+		for _, r := range escape.Line(s) {
+			if !escape.Printable(r) {
 				t.Fatalf("%q gives %U", s, r)
 			}
 		}
-		name := string(clean.AppendName(nil, s))
+		name := string(escape.AppendName(nil, s))
 		if back, err := strconv.Unquote(`"` + strings.ReplaceAll(name, `"`, `\"`) + `"`); err != nil || back != s {
 			t.Fatalf("%q is %s, and then %q: %v", s, name, back, err)
 		}
@@ -70,19 +70,19 @@ func FuzzClean(f *testing.F) {
 			t.Fatal(err)
 		}
 		var a, b string
-		if json.Unmarshal(j, &a) != nil || json.Unmarshal(clean.JSON(j), &b) != nil || a != b {
+		if json.Unmarshal(j, &a) != nil || json.Unmarshal(escape.JSON(j), &b) != nil || a != b {
 			t.Fatalf("%q is %q in JSON", a, b)
 		}
-		if json.Unmarshal(clean.AppendJSON(nil, s), &b) != nil || a != b {
+		if json.Unmarshal(escape.AppendJSON(nil, s), &b) != nil || a != b {
 			t.Fatalf("%q is %q as a JSON string", a, b)
 		}
 		var out bytes.Buffer
-		w := clean.Writer{W: &out}
+		w := escape.Writer{W: &out}
 		cut = min(max(cut, 0), len(p))
 		_, _ = w.Write(p[:cut])
 		_, _ = w.Write(p[cut:])
 		_ = w.Flush()
-		if out.String() != clean.Text(s) {
+		if out.String() != escape.Text(s) {
 			t.Fatalf("%q, cut at %d, is %s", s, cut, strconv.Quote(out.String()))
 		}
 	})

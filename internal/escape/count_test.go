@@ -1,4 +1,4 @@
-package clean
+package escape
 
 import (
 	"math"

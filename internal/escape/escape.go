@@ -1,4 +1,4 @@
-// Package clean makes a target's data fit for a terminal, a log and a reader's eye.
+// Package escape makes a target's data fit for a terminal, a log and a reader's eye.
 // Names, strings, and errors of a target may hold anything: control characters that
 // drive a terminal, characters that turn the direction of what follows, invisible ones,
 // bytes that are no text.
@@ -7,7 +7,7 @@
 // text leaves the command, a Writer; in a session's files, where their content is made;
 // in JSON, inside of its strings. Nothing is lost: a character that may not be printed
 // is printed as an escape.
-package clean
+package escape
 
 import (
 	"io"
