@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -43,9 +44,12 @@ func TestSumsFollowTheLanguage(t *testing.T) {
 			p := Parser{Fields: sumFields, Exprs: true, Rules: func() Rules { return rules }}
 			got := "no"
 			f, err := p.Parse(text)
+			var fault *caret.Error
 			switch {
+			case errors.As(err, &fault):
+				got = fault.ID
 			case err != nil:
-				got = err.(*caret.Error).ID
+				t.Error(err)
 			case f.Match(sumValues):
 				got = "yes"
 			}

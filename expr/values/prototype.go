@@ -78,7 +78,7 @@ func (p *prototype) Params() []string {
 func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
 	param, err := p.at(name, path)
 	switch {
-	case err == arg.ErrNoVariable && name == callerName && len(path) == 0 && p.caller != nil:
+	case errors.Is(err, arg.ErrNoVariable) && name == callerName && len(path) == 0 && p.caller != nil:
 		return p.caller()
 	case err != nil:
 		return v, err
