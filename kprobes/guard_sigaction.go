@@ -120,7 +120,7 @@ func (g *guard) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno uni
 	code := g.guardHandler(unix.SIGTRAP)
 	code.OnStack = g.runsGo() // behind the handler that comes now
 	err := p.Remote(func(r *ptrace.Remote) error {
-		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(unix.SIGTRAP), uint64(at), 0, setLen)
+		err := r.SetOwn(unix.SIGTRAP, at)
 		if errors.As(err, &errno) {
 			done = true
 			return nil

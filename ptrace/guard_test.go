@@ -188,6 +188,29 @@ func TestAGuardFindsAnActionThatComesMeanwhile(t *testing.T) {
 	k.endRoom()
 }
 
+// TestAGuardKnowsTheHandlerThatABreakpointHasReset, between the program's call and the guard's.
+func TestAGuardKnowsTheHandlerThatABreakpointHasReset(t *testing.T) {
+	k := probe(t, "owntraps")
+	foo := k.symbol("foo")
+	withRoom(k, func(r *Remote) error {
+		set := &sigaction{handler: uintptr(foo), flags: saRestart | saRestorer, restorer: uintptr(foo), mask: 0xf0}
+		must(r.putAction(scratchAction, set))
+		must(r.SetOwn(unix.SIGUSR2, scratchAction))
+		lost := set.rest()
+		must(r.setSigaction(unix.SIGUSR2, &lost)) // as force_sig_info_to_task does
+		must(r.Guard(unix.SIGUSR2, GuardHandler{Handler: foo + 1, Restorer: foo}, savedAction, scratchAction, func() error { return nil }))
+		if now := must2(r.sigaction(unix.SIGUSR2)); now.handler != uintptr(foo+1) || now.mask != set.mask&^forced || now.flags&saRestart == 0 {
+			t.Errorf("the guard is %+v in the place of %+v", now, set)
+		}
+		must(r.Unguard(unix.SIGUSR2, foo+1, savedAction, scratchAction))
+		if now := must2(r.sigaction(unix.SIGUSR2)); *now != *set {
+			t.Errorf("afterwards the action is %+v, was %+v", now, set)
+		}
+		return r.setSigaction(unix.SIGUSR2, &sigaction{})
+	})
+	k.endRoom()
+}
+
 // TestAForkedChildGetsItsOwnActionAtOnce, unless it is another one than the guard's.
 func TestAForkedChildGetsItsOwnActionAtOnce(t *testing.T) {
 	k := probe(t, "owntraps")

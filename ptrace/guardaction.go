@@ -36,8 +36,16 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 		return err
 	}
 	was, err := r.exchange(sig, scratch, saved)
-	if err == nil && was.handler == 0 && own.handler > sigIgn && was.rest() == own.rest() { // a breakpoint has reset it meanwhile
-		err = r.putAction(saved, own)
+	last := own
+	if set := r.set[sig]; set != nil && own.handler == 0 {
+		last = set
+	}
+	if err == nil && was.handler == 0 && last.handler > sigIgn && was.rest() == last.rest() { // a breakpoint has reset it meanwhile
+		own, sa = last, guardAction(last, g)
+		if err = r.putAction(scratch, sa); err == nil {
+			_, err = r.exchange(sig, scratch, 0)
+		}
+		err = errors.Join(err, r.putAction(saved, own))
 	} else if err == nil && *was != *own { // another thread has set one meanwhile, or the default one has flags
 		own, sa = was, guardAction(was, g)
 		if err = ErrOnce; !own.once() {
@@ -184,21 +192,39 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 	return changed, nil
 }
 
+// SetOwn makes the action that lies at at the process's for sig, as the program wants it. A Guard that follows knows it: a breakpoint in a thread that
+// blocks SIGTRAP may reset it in between. The error is the call's errno, or as Syscall's.
+func (r *Remote) SetOwn(sig unix.Signal, at arch.Addr) error {
+	set, err := r.actionAt(at)
+	if err != nil {
+		set = nil // the call tells what is wrong with it
+	}
+	if _, err = r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(at), 0, 8); err == nil {
+		r.set = map[unix.Signal]*sigaction{sig: set}
+	}
+	return err
+}
+
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.
 func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, error) {
 	if _, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(action), uint64(old), 8); err != nil || old == 0 {
 		return nil, err
 	}
+	was, err := r.actionAt(old)
+	if err == nil && sig == unix.SIGTRAP && action != 0 {
+		r.trap.replaced(was, &r.th.Proc.trap)
+	}
+	return was, err
+}
+
+// actionAt is an action in the target's memory.
+func (r *Remote) actionAt(at arch.Addr) (*sigaction, error) {
 	b := make([]byte, arch.ActionLen)
-	if err := r.th.Proc.Space.ReadMemory(old, b); err != nil {
+	if err := r.th.Proc.Space.ReadMemory(at, b); err != nil {
 		return nil, err
 	}
 	u := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
-	was := &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}
-	if sig == unix.SIGTRAP && action != 0 {
-		r.trap.replaced(was, &r.th.Proc.trap)
-	}
-	return was, nil
+	return &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}, nil
 }
 
 func (r *Remote) putAction(at arch.Addr, sa *sigaction) error {

@@ -16,9 +16,10 @@ import (
 type Remote struct {
 	th   *Thread
 	insn arch.Addr
-	own  Sigset    // what the thread blocked before
-	late []Siginfo // of signals that came in between
-	trap trapSets  // of the action of SIGTRAP
+	own  Sigset                     // what the thread blocked before
+	late []Siginfo                  // of signals that came in between
+	trap trapSets                   // of the action of SIGTRAP
+	set  map[unix.Signal]*sigaction // by SetOwn
 }
 
 // keepLate keeps the signal that the thread has stopped for while it makes system calls for us, to be sent again at the
