@@ -1,6 +1,8 @@
 package ptrace
 
 import (
+	"unsafe"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -115,7 +117,7 @@ func (th *Thread) trapsAlone() bool {
 	return th.at.sight == asks
 }
 
-// hasTrap tells whether the thread has a SIGTRAP pending, or has stopped. The kernel takes the signal from the queue and stops the thread under one lock
+// hasTrap tells whether the thread has a SIGTRAP pending, or has stopped for one. The kernel takes the signal from the queue and stops the thread under one lock
 // (get_signal in kernel/signal.c), in this order; so it is looked at in this order, by two readings. In between the scheduler or a freezer may hold a thread for long.
 func (th *Thread) hasTrap() bool {
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
@@ -123,5 +125,15 @@ func (th *Thread) hasTrap() bool {
 		return true
 	}
 	st, err = procfs.ReadStatus(th.Proc.PID, th.TID)
-	return err != nil || st.State == 't'
+	return err != nil || st.State == 't' && (Sigset(st.SigPnd).Has(unix.SIGTRAP) || th.stoppedForTrap())
+}
+
+// stoppedForTrap tells of a thread whose stop nobody has waited for yet that it is for a SIGTRAP, and no event's.
+func (th *Thread) stoppedForTrap() bool {
+	var info Siginfo
+	if requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&info)) != nil {
+		return true // or it runs again
+	}
+	isEvent := info.Code()&0xff == int(unix.SIGTRAP) && info.Code()>>8 != 0 // ptrace_do_notify in kernel/signal.c
+	return info.Signo() == unix.SIGTRAP && !isEvent
 }
