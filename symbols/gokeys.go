@@ -22,7 +22,7 @@ type mapEntry struct {
 // Bounds of the search for one key: about a millisecond of reading.
 const (
 	mostKeyPages = 512
-	mostKeyReads = 1 << 17
+	mostKeyReads = 1 << 14
 )
 
 var (
