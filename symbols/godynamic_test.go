@@ -74,7 +74,7 @@ func TestWhatInterfacesHoldIsSearchedForBeforehandAndNotBelieved(t *testing.T) {
 
 	raw, err := e.place.read(e.typ, r, x.mem)
 	must(t, err)
-	tab := arch.Addr(uintOf(raw))
+	tab, data := arch.Addr(uintOf(raw)), arch.Addr(uintOf(raw[8:]))
 	held := arch.Addr(wordAt(t, x.mem, tab+8))
 	for off, bits := range map[arch.Addr]uint64{0: 8, 16: 1 << 56, 40: 4} { // the size, the kind, the name
 		check(falsified{x.mem, map[arch.Addr]uint64{held + off: wordAt(t, x.mem, held+off) ^ bits}}, false)
@@ -92,7 +92,9 @@ func TestWhatInterfacesHoldIsSearchedForBeforehandAndNotBelieved(t *testing.T) {
 		if n++; n > most {
 			break
 		}
-		check(falsified{x.mem, map[arch.Addr]uint64{tab + 8: lo + at}}, false)
+		for _, first := range []uint64{uint64(tab), lo + at} { // which holds itself, with methods and without
+			check(falsified{x.mem, map[arch.Addr]uint64{tab + 8: lo + at, data: first, data + 8: uint64(data)}}, false)
+		}
 	}
 	if n == 0 {
 		t.Error("no interface has a descriptor")
