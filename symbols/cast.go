@@ -4,6 +4,7 @@ import (
 	"debug/dwarf"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 )
@@ -12,16 +13,16 @@ import (
 const mostStars = 8
 
 // cast takes the address here, or a number that is one, for a pointer to the named type.
-func (w *way) cast(name string, stars int64) error {
+func (w *way) cast(s Step) error {
 	isAddress := w.typ.kind == typePointer || w.typ.kind == typeGoPointer || w.typ.size == 8 && (w.typ.kind == typeUint || w.typ.kind == typeInt)
-	if !isAddress || stars < 0 || stars > mostStars {
+	if !isAddress || s.Index < 0 || s.Index > mostStars {
 		return ErrNotPointer
 	}
-	t, err := w.typeNamed(name)
-	if err != nil {
+	if err := w.understand(&s); err != nil {
 		return err
 	}
-	for range stars + 1 {
+	t := s.meant.typ
+	for range s.Index + 1 {
 		t = &dtype{kind: typePointer, name: t.name + " *", under: t.under + " *", size: 8, align: 8, elem: t}
 	}
 	w.typ = t
@@ -95,14 +96,11 @@ func (t *dtype) isLike(o *dtype) bool {
 }
 
 func (d *dwarfData) languageAt(off dwarf.Offset) language {
-	lang := langC
-	for _, u := range d.units {
-		if u.off > off {
-			break
-		}
-		lang = u.lang
+	i := sort.Search(len(d.units), func(i int) bool { return d.units[i].off > off }) - 1
+	if i < 0 {
+		return langC
 	}
-	return lang
+	return d.units[i].lang
 }
 
 // mostTypes bounds the types of one name that are looked at.

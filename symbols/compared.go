@@ -44,6 +44,14 @@ func (p Param) Compares() (s Shape, size int64, ok bool) {
 // IsDynamic tells that the type of p is known only at each hit: it is what an interface of Go's leads to.
 func (p Param) IsDynamic() bool { return p.dynamic != nil }
 
+// FieldBits is how many bits p has, if it is a bit field.
+func (p Param) FieldBits() (bits int64, ok bool) {
+	if p.field == nil {
+		return 0, false
+	}
+	return p.field.wide, true
+}
+
 // isString tells of a type with a length that it is a text.
 func (t *dtype) isString(lang language) bool {
 	s, ok := t.sequence(lang)

@@ -48,9 +48,7 @@ type dwarfData struct {
 
 	globals globals
 	named   namedTypes
-
-	goOnce    sync.Once
-	goOffsets map[uint64]dwarf.Offset // see goIndex
+	golang  goTypes
 }
 
 type unit struct {

@@ -17,8 +17,7 @@ func (w *way) elements(i, n int64, isArray bool) error {
 	for w.unwrap() {
 	}
 	t = w.typ
-	isText := w.lang == langC && t.elem != nil && t.elem.isText()
-	row := func(elem *dtype) *dtype {
+	row := func(elem *dtype, isText bool) *dtype {
 		if !isArray {
 			return elem
 		}
@@ -33,11 +32,11 @@ func (w *way) elements(i, n int64, isArray bool) error {
 		if err := w.has(i, n, all, inner); err != nil {
 			return err
 		}
-		return w.inside(i*inner.size, row(inner))
+		return w.inside(i*inner.size, row(inner, w.lang == langC && inner.isText()))
 	case t.kind == typePointer && t.elem != nil && t.elem.size > 0 && t.elem.size <= largestType/n:
 		elem := t.elem
 		w.follow(elem)
-		return w.inside(i*elem.size, row(elem))
+		return w.inside(i*elem.size, row(elem, w.lang == langC && elem.isText()))
 	}
 	s, ok := t.sequence(w.lang)
 	if !ok || s.elem.size <= 0 || i < 0 || i+n-1 > largestType/s.elem.size {
@@ -53,8 +52,7 @@ func (w *way) elements(i, n int64, isArray bool) error {
 	length.place.limits = nil // they are among those of the element, which are met one after the other
 	w.place.limits = append(slices.Clone(w.place.limits), limit{length: &length.place, index: i + n - 1})
 	w.follow(s.elem)
-	isText = s.isText
-	return w.inside(i*s.elem.size, row(s.elem))
+	return w.inside(i*s.elem.size, row(s.elem, s.isText))
 }
 
 // countOf goes to how many elements there are.

@@ -8,6 +8,13 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
+// An abi.Type, and where it has its kind.
+const (
+	descriptorSize  = 48
+	descriptorKind  = 23
+	descriptorKinds = 31
+)
+
 // rtype holds the fields that are read from a type descriptor (src/internal/abi/type.go).
 type rtype struct {
 	name string
@@ -109,10 +116,10 @@ func (f *formatter) dynamicType(tab uint64) (rtype, bool) {
 
 // readType reads the abi.Type at typ; names are offsets from lo.
 func (f *formatter) readType(typ, lo, hi uint64) (rtype, bool) {
-	const tflagAt, kindAt, strAt = 20, 23, 40
-	const extraStar, kindMask = 2, 31
-	b := f.prefix(arch.Addr(typ), 48)
-	if len(b) < 48 {
+	const tflagAt, strAt = 20, 40
+	const extraStar = 2
+	b := f.prefix(arch.Addr(typ), descriptorSize)
+	if len(b) < descriptorSize {
 		return rtype{}, false
 	}
 	at := lo + uint64(binary.LittleEndian.Uint32(b[strAt:]))
@@ -131,17 +138,13 @@ func (f *formatter) readType(typ, lo, hi uint64) (rtype, bool) {
 	if b[tflagAt]&extraStar != 0 {
 		name = strings.TrimPrefix(name, "*")
 	}
-	return rtype{name, b[kindAt] & kindMask}, utf8.ValidString(name)
+	return rtype{name, b[descriptorKind] & descriptorKinds}, utf8.ValidString(name)
 }
 
 // goTypes is the address range of a Go program's type descriptors:
 // moduledata.types and etypes (Go 1.20 and later).
 func (m *Module) goTypes(mem arch.Memory) (lo, hi uint64, ok bool) {
-	pclntab, data := m.img.pclntabOnce()
-	if data == nil {
-		return 0, 0, false
-	}
-	md := m.img.moduledata(pclntab)
+	md := m.img.moduledata()
 	if md == 0 {
 		return 0, 0, false
 	}

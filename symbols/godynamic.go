@@ -1,20 +1,14 @@
 package symbols
 
 import (
-	"debug/dwarf"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
-
-// attrGoRuntimeType is where a type's descriptor lies, an abi.Type: as distance from moduledata.types.
-const attrGoRuntimeType = dwarf.Attr(0x2904)
-
-// mostGoTypes bounds the index of types that interfaces may hold.
-const mostGoTypes = 1 << 18
 
 var (
 	errNil       = errors.New("it is nil")
@@ -25,37 +19,42 @@ var (
 // dynamic is a type that an interface may hold.
 type dynamic struct {
 	mod     *Module
-	at      uint64 // of the descriptor, from moduledata.types
-	hasITab bool   // the interface has methods: its first word leads to an abi.ITab
+	is      *goMeaning
+	hasITab bool // the interface has methods: its first word leads to an abi.ITab
 }
 
 // check returns an error unless the interface with that first word holds the type.
 func (d *dynamic) check(tab uint64, m arch.Memory) error {
-	at, err := d.mod.descriptor(tab, d.hasITab, m)
-	if err == nil && d.at != at {
+	x, err := d.mod.descriptor(tab, d.hasITab, m)
+	switch {
+	case err != nil:
+		return err
+	case d.is.at != x.at-x.lo:
 		return errOtherType
+	case !x.agrees(d.is.typ, d.is.kind, m):
+		return errNoDynamic
 	}
-	return err
+	return nil
 }
 
-// descriptor is where the abi.Type of what an interface holds lies, from moduledata.types.
-func (m *Module) descriptor(tab uint64, hasITab bool, mem arch.Memory) (at uint64, err error) {
+// descriptor is the abi.Type of what an interface holds.
+func (m *Module) descriptor(tab uint64, hasITab bool, mem arch.Memory) (x descriptor, err error) {
 	if tab == 0 {
-		return 0, errNil
+		return x, errNil
 	}
 	const typeAt = 8 // of an abi.ITab
 	if hasITab {
 		var word [8]byte
 		if err := mem.ReadMemory(arch.Addr(tab).Add(typeAt), word[:]); err != nil {
-			return 0, err
+			return x, err
 		}
 		tab = binary.LittleEndian.Uint64(word[:])
 	}
 	lo, hi, ok := m.goTypes(mem)
 	if !ok || tab < lo || tab >= hi {
-		return 0, errNoDynamic // it was made while the program ran, or is that of a plugin
+		return x, errNoDynamic // it was made while the program ran, or is that of a plugin
 	}
-	return tab - lo, nil
+	return descriptor{tab, lo, hi}, nil
 }
 
 // hasITab tells which kind of interface t is. ok is false if that is not known.
@@ -69,20 +68,16 @@ func (t *dtype) hasITab() (has, ok bool) {
 	return true, strings.HasSuffix(t.under, "iface")
 }
 
-// assert goes to what an interface holds, if that is of the named type.
-func (w *way) assert(name string) error {
+// assert goes to what an interface holds, if that is of the type that s names.
+func (w *way) assert(s Step) error {
 	hasITab, ok := w.typ.hasITab()
 	if !ok {
 		return ErrNotInterface
 	}
-	d, err := w.goTypes()
-	if err != nil {
-		return ErrNoType
-	}
-	at, t, err := d.goTypeNamed(name)
-	if err != nil {
+	if err := w.understand(&s); err != nil {
 		return err
 	}
+	t := s.meant.typ
 	isDirect, ok := t.isDirect()
 	if !ok {
 		return ErrNotPointer
@@ -95,7 +90,7 @@ func (w *way) assert(name string) error {
 	if err := w.inside(8, wordType); err != nil {
 		return err
 	}
-	w.place.limits = append(w.place.limits[:len(w.place.limits):len(w.place.limits)], limit{length: &tab.place, holds: &dynamic{w.mod, at, hasITab}})
+	w.place.limits = append(w.place.limits[:len(w.place.limits):len(w.place.limits)], limit{length: &tab.place, holds: &dynamic{w.mod, s.meant, hasITab}})
 	if w.typ = t; !isDirect {
 		w.follow(t)
 	}
@@ -128,24 +123,23 @@ func (t *dtype) isDirect() (is, ok bool) {
 	return false, false
 }
 
-// isDynamic tells that a step begins at an interface whose type is known at a hit.
+// isDynamic tells that a step begins at an interface whose type is known at a hit, or behind one.
 func (w *way) isDynamic(s Step) bool {
-	return w.lang == langGo && w.field == nil && w.place.number == nil && w.typ.kind == typeGoInterface && s.Kind != StepAssert && s.Kind != StepAddress
+	return w.dynamic != nil || w.lang == langGo && w.field == nil && w.place.number == nil && w.typ.kind == typeGoInterface && s.Kind != StepAssert && s.Kind != StepAddress
 }
 
-// beDynamic leaves the steps to the hits.
-func (w *way) beDynamic(path []Step) error {
+// beDynamic leaves the steps to the hits. All that is searched for in debug information is found now, while no thread waits. failed is the step that err is of.
+func (w *way) beDynamic(path []Step) (failed int, err error) {
 	if _, ok := w.typ.hasITab(); !ok {
-		return ErrNotPointer
+		return 0, ErrNotPointer
 	}
 	d, err := w.goTypes()
-	if err != nil {
-		return ErrNotPointer
+	if err != nil || len(d.goIndex()) == 0 {
+		return 0, ErrNotPointer
 	}
-	if w.dynamic = path; len(d.goIndex()) == 0 { // it is made now, while no thread waits for it
-		return ErrNotPointer
-	}
-	return nil
+	steps, failed, err := w.understood(path)
+	w.dynamic = slices.Concat(w.dynamic, steps)
+	return failed, err
 }
 
 // arrive goes the steps that were left.
@@ -155,7 +149,7 @@ func (p Param) arrive(r arch.Regs, m arch.Memory) (Param, error) {
 		return p, err
 	}
 	hasITab, _ := p.typ.hasITab()
-	at, err := p.mod.descriptor(uintOf(whole), hasITab, m)
+	x, err := p.mod.descriptor(uintOf(whole), hasITab, m)
 	if err != nil {
 		return p, err
 	}
@@ -163,16 +157,16 @@ func (p Param) arrive(r arch.Regs, m arch.Memory) (Param, error) {
 	if err != nil {
 		return p, err
 	}
-	off, ok := d.goIndex()[at]
+	is, ok := d.goIndex()[x.at-x.lo]
 	if !ok {
 		return p, errNoDynamic
 	}
-	t, err := d.goTypeAt(off)
+	t, err := d.goTypeAt(is.off)
 	if err != nil {
 		return p, err
 	}
 	isDirect, ok := t.isDirect()
-	if !ok {
+	if !ok || !x.agrees(t, is.kind, m) {
 		return p, errNoDynamic
 	}
 	held := p
@@ -183,6 +177,9 @@ func (p Param) arrive(r arch.Regs, m arch.Memory) (Param, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", t.name, err)
 	}
+	if len(end.dynamic) >= len(p.dynamic) { // no interface holds another one: who goes on without a step gets nowhere
+		return p, errNoDynamic
+	}
 	return end, nil
 }
 
@@ -192,60 +189,4 @@ func (p *Param) goTypes() (*dwarfData, error) {
 		return nil, ErrNoType
 	}
 	return p.mod.img.dwarfOf(p.table)
-}
-
-// eachGoType shows the types that have descriptors.
-func (d *dwarfData) eachGoType(f func(e *dwarf.Entry, at uint64)) {
-	for _, h := range d.headers {
-		if d.languageAt(h.first) != langGo {
-			continue
-		}
-		d.eachOutside(h.first, func(e *dwarf.Entry, _ string) {
-			if at, ok := e.Val(attrGoRuntimeType).(uint64); ok && at != 0 {
-				f(e, at)
-			}
-		})
-	}
-}
-
-// goIndex tells where types are described, by where their descriptors lie. It is made when it is first asked for.
-func (d *dwarfData) goIndex() map[uint64]dwarf.Offset {
-	d.goOnce.Do(func() {
-		d.goOffsets = map[uint64]dwarf.Offset{}
-		d.eachGoType(func(e *dwarf.Entry, at uint64) {
-			if len(d.goOffsets) < mostGoTypes {
-				d.goOffsets[at] = e.Offset
-			}
-		})
-	})
-	return d.goOffsets
-}
-
-func (d *dwarfData) goTypeAt(off dwarf.Offset) (*dtype, error) {
-	d.typeMu.Lock()
-	defer d.typeMu.Unlock()
-	r := &typeReader{d: d, cache: d.types, lang: langGo}
-	t := r.at(off)
-	return t, r.err
-}
-
-// goTypeNamed finds a type that an interface may hold, as the source names it: pkg.T, T, *pkg.T. If several have the name it is unknown which is meant.
-func (d *dwarfData) goTypeNamed(name string) (at uint64, t *dtype, err error) {
-	const stars = "*"
-	base := strings.TrimLeft(name, stars)
-	found, isSure := dwarf.Offset(0), true
-	d.eachGoType(func(e *dwarf.Entry, x uint64) {
-		own, _ := e.Val(dwarf.AttrName).(string)
-		ownBase := strings.TrimLeft(own, stars)
-		if !strings.HasSuffix(own, base) || len(own)-len(ownBase) != len(name)-len(base) || !means(base, ownBase) || x == at {
-			return
-		}
-		isSure = isSure && at == 0
-		at, found = x, e.Offset
-	})
-	if at == 0 || !isSure {
-		return 0, nil, ErrNoType
-	}
-	t, err = d.goTypeAt(found)
-	return at, t, err
 }

@@ -22,7 +22,7 @@ type mapEntry struct {
 // Bounds of the search for one key: about a millisecond of reading.
 const (
 	mostKeyPages = 512
-	mostKeyReads = 1 << 17
+	mostKeyReads = 1 << 14
 )
 
 var (
@@ -60,30 +60,34 @@ func (p place) isSought() bool {
 		slices.ContainsFunc(p.limits, func(l limit) bool { return l.holds != nil || l.length.isSought() })
 }
 
-// fits makes of a key one that a t may be equal to: a number of its kind.
+// fits makes of a key one that a t may be equal to: a number of its kind. What debug information says of t may be wrong, as may be its size.
 func (t *dtype) fits(key any) (fit any, ok bool) {
+	isWord := t.size >= 1 && t.size <= 8
 	bits := 8 * uint(t.size)
 	switch k := key.(type) {
 	case string:
-		return k, t.kind == typeGoString
+		return k, t.kind == typeGoString && t.size == 16
 	case bool:
-		return k, t.kind == typeBool
+		return k, t.kind == typeBool && t.size == 1
 	case float64:
-		return k, t.kind == typeFloat
+		return k, t.isFloat()
 	case uint64: // more than an int64 has
 		return k, t.kind == typeUint && t.size == 8
 	case int64:
-		switch t.kind {
-		case typeFloat:
+		switch {
+		case t.isFloat():
 			return float64(k), int64(float64(k)) == k
-		case typeUint:
-			return uint64(k), k >= 0 && (bits >= 64 || k < 1<<bits)
-		case typeInt:
-			return k, bits >= 64 || k >= -1<<(bits-1) && k < 1<<(bits-1)
+		case t.kind == typeUint && isWord:
+			return uint64(k), k >= 0 && (bits == 64 || k < 1<<bits)
+		case t.kind == typeInt && isWord:
+			return k, bits == 64 || k >= -1<<(bits-1) && k < 1<<(bits-1)
 		}
 	}
 	return nil, false
 }
+
+// isFloat tells of a floating-point type that Go has it.
+func (t *dtype) isFloat() bool { return t.kind == typeFloat && (t.size == 4 || t.size == 8) }
 
 // read is the address of the value.
 func (e *mapEntry) read(r arch.Regs, m arch.Memory) (arch.Addr, error) {
@@ -126,6 +130,9 @@ type keySearch struct {
 	r    *walk.Reader
 	seen int64
 	at   arch.Addr // where the value lies, or its address does; 0 if it was not found yet
+
+	raw  [16]byte // of one key, as the largest that fits has
+	text []byte   // of one that is a text
 }
 
 // visit implements walk.Visit.
@@ -149,8 +156,7 @@ func (s *keySearch) value() (arch.Addr, error) {
 
 // isAt compares the key at an address as Go's == does.
 func (s *keySearch) isAt(at arch.Addr) (bool, error) {
-	t := s.c.key.typ
-	raw := make([]byte, t.size)
+	raw := s.raw[:s.c.key.typ.size]
 	if err := s.r.Read(at, raw); err != nil {
 		return false, err
 	}
@@ -159,7 +165,10 @@ func (s *keySearch) isAt(at arch.Addr) (bool, error) {
 		if uintOf(raw[8:]) != uint64(len(k)) {
 			return false, nil
 		}
-		text := make([]byte, len(k))
+		if len(k) > len(s.text) {
+			s.text = make([]byte, len(k))
+		}
+		text := s.text[:len(k)]
 		err := s.r.Read(address(raw, 0), text)
 		return err == nil && string(text) == k, err
 	case bool:

@@ -22,9 +22,9 @@ type stackTable struct {
 // later.
 func (img *image) stackTable() *stackTable {
 	img.stackOnce.Do(func() {
-		addr, data := img.pclntabOnce()
+		_, data := img.pclntabOnce()
 		if data != nil {
-			img.stacks = newStackTable(data, img.goText(addr))
+			img.stacks = newStackTable(data, img.goText())
 		}
 	})
 	return img.stacks

@@ -22,11 +22,11 @@ func (img *image) isGo() bool {
 }
 
 func (img *image) readGoTable() *goTable {
-	addr, data := img.pclntabOnce()
+	_, data := img.pclntabOnce()
 	if data == nil {
 		return nil
 	}
-	return newGoTable(data, img.goText(addr))
+	return newGoTable(data, img.goText())
 }
 
 // pclntab finds the table: in a section of its own, or, where an external
@@ -77,13 +77,13 @@ func isPclntabHeader(b []byte) bool {
 // relative. It comes from runtime.moduledata. The start of .text is no substitute: a C
 // linker may put its start-up code there. Nor is the table's own copy: since Go 1.26 there is
 // none, and before it is not relocated in position-independent executables.
-func (img *image) goText(pclntab uint64) uint64 {
+func (img *image) goText() uint64 {
 	start := uint64(0)
 	if s := img.f.Section(".text"); s != nil {
 		start = s.Addr
 	}
 	const textAt = 176 // offset of moduledata.text, Go 1.16 and later
-	md := img.moduledata(pclntab)
+	md := img.moduledata()
 	if md == 0 {
 		return start
 	}
@@ -93,9 +93,19 @@ func (img *image) goText(pclntab uint64) uint64 {
 	return start
 }
 
-// moduledata finds runtime.firstmoduledata by its first word, the address of
+// moduledata is where runtime.firstmoduledata lies, 0 if it is not found. It is searched for once.
+func (img *image) moduledata() uint64 {
+	img.moduleOnce.Do(func() {
+		if pclntab, data := img.pclntabOnce(); data != nil {
+			img.moduleAt = img.findModuledata(pclntab)
+		}
+	})
+	return img.moduleAt
+}
+
+// findModuledata finds runtime.firstmoduledata by its first word, the address of
 // the pclntab; 0 if it is not found.
-func (img *image) moduledata(pclntab uint64) uint64 {
+func (img *image) findModuledata(pclntab uint64) uint64 {
 	if s := img.f.Section(".go.module"); s != nil {
 		return s.Addr
 	}

@@ -61,8 +61,8 @@ func TestGosymReadsTheSameTable(t *testing.T) {
 		if g == nil {
 			t.Fatalf("%s: no table", l.name)
 		}
-		addr, data := m.img.pclntabOnce()
-		want, err := gosym.NewTable(nil, gosym.NewLineTable(data, m.img.goText(addr)))
+		_, data := m.img.pclntabOnce()
+		want, err := gosym.NewTable(nil, gosym.NewLineTable(data, m.img.goText()))
 		must(t, err)
 		if g.n != len(want.Funcs) {
 			t.Errorf("%s: %d functions, want %d", l.name, g.n, len(want.Funcs))

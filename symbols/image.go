@@ -53,6 +53,9 @@ type image struct {
 	pcAddr uint64
 	pcData []byte
 
+	moduleOnce sync.Once
+	moduleAt   uint64 // see moduledata
+
 	goOnce sync.Once
 	goTab  *goTable
 

@@ -52,6 +52,10 @@ func (p Param) lateAt(name string, path []Step) (Param, error) {
 			}
 		}
 	}
+	steps, failed, err := base.understood(steps)
+	if err != nil {
+		return Param{}, &StepError{max(failed-before, 0), err, nil}
+	}
 	end.late, end.place = &late{base, steps}, place{isUnknown: true}
 	return end, nil
 }

@@ -39,6 +39,8 @@ type Step struct {
 	// IndexOf and EndOf, unless they are nil, stand in the place of Index and End.
 	IndexOf, EndOf *Sum
 	Key            any // of a StepKey: a string, bool, int64, uint64 or float64
+
+	meant *goMeaning // the type of a StepCast or StepAssert, if that was found already
 }
 
 // Why a step leads nowhere, or a value is at no such place.
@@ -78,8 +80,8 @@ func (p Param) At(name string, path ...Step) (Param, error) {
 	w.place.parts = slices.Clone(p.place.parts)
 	for i, s := range path {
 		if w.isDynamic(s) {
-			if err := w.beDynamic(path[i:]); err != nil {
-				return Param{}, &StepError{i, err, nil}
+			if failed, err := w.beDynamic(path[i:]); err != nil {
+				return Param{}, &StepError{i + failed, err, nil}
 			}
 			break
 		}
@@ -133,14 +135,14 @@ func (w *way) step(s Step) error {
 	case StepKey:
 		return w.entry(s.Key)
 	case StepAssert:
-		return w.assert(s.Member)
+		return w.assert(s)
 	case StepRange:
 		if s.End <= s.Index || s.End-s.Index > mostInRange {
 			return ErrNoElement
 		}
 		return w.elements(s.Index, s.End-s.Index, true)
 	case StepCast:
-		return w.cast(s.Member, s.Index)
+		return w.cast(s)
 	case StepTarget:
 		return w.target()
 	case StepAddress:

@@ -94,8 +94,12 @@ type reader struct {
 	regs      []string
 	reads     []Read
 	bytes     int64
+	seen      int // values of all levels
 	hasFailed bool
 }
+
+// mostSeen bounds seen: more than are shown of a value that fits into a record.
+const mostSeen = 4 * fieldsAtMost
 
 // read adds a read, and returns the source of its words.
 func (r *reader) read(x Read) source {
@@ -149,6 +153,10 @@ func (r *reader) word(s source, off int64) Word {
 // value collects the reads for printing a t, as formatter.format makes them.
 func (r *reader) value(t *dtype, s source, depth int) {
 	if depth > r.bounds.depth || r.hasFailed {
+		return
+	}
+	if r.seen++; r.seen > mostSeen {
+		r.hasFailed = true
 		return
 	}
 	if p := t.printer(r.lang); p != nil {
@@ -207,6 +215,9 @@ func (r *reader) structure(t *dtype, s source, depth int) {
 }
 
 func (r *reader) elements(t *dtype, s source, n int64, depth int) {
+	if t.size == 0 { // nothing leads on from there
+		return
+	}
 	for i := range min(n, r.bounds.items) {
 		r.value(t, s.from(i*t.size), depth+1)
 	}
@@ -227,9 +238,10 @@ func (r *reader) slice(t *dtype, s source, depth int) {
 
 // leadsOn tells that more is read to print a t than a value's own bytes.
 func leadsOn(t *dtype, by *reader, depth int) bool {
-	r := &reader{lang: by.lang, brief: by.brief, bounds: by.bounds}
+	r := &reader{lang: by.lang, brief: by.brief, bounds: by.bounds, seen: by.seen}
 	asked := false
 	r.value(t, func(int64) (Word, bool) { asked = true; return Word{}, true }, depth)
+	by.seen = r.seen
 	return asked || r.hasFailed || len(r.reads) > 0
 }
 

@@ -39,14 +39,15 @@ func (x Operand) has(c symbols.Compared) bool {
 	return !isText && c.Shape == symbols.ShapeSigned
 }
 
-func operandType(s symbols.Shape, size int64) string {
-	switch s {
-	case symbols.ShapeText:
-		return "string"
-	case symbols.ShapePointer:
-		return "u64"
+func operandType(p symbols.Param) (name string, ok bool) {
+	shape, size, ok := p.Compares()
+	if bits, isField := p.FieldBits(); ok && isField {
+		return bitFieldName(symbols.Datum{Shape: shape, Bits: bits}), true
 	}
-	return numberName(s, size)
+	if shape == symbols.ShapeText {
+		return "string", ok
+	}
+	return numberName(shape, size), ok
 }
 
 // longestText is what no text is longer than that a filter compares with others.
@@ -97,8 +98,7 @@ func (v *Values) addOperand(text string, isText bool, scope arg.Scope) bool {
 	if !ok {
 		return false
 	}
-	shape, size, ok := p.Compares()
-	name := operandType(shape, size)
+	name, ok := operandType(p)
 	switch {
 	case ok:
 	case !p.IsDynamic():

@@ -26,6 +26,9 @@ func TestIndexesMayBeVariables(t *testing.T) {
 			bin := x.compile(t, flags, x.source)
 			for _, stops := range []bool{false, true} {
 				hold, fail := conditionsOf(x.all)
+				if x.name == "g++" { // a narrow bit field is an int to C
+					hold, fail = append(hold, "o.own[n-41].bits - 6 < n-41", "o.own[n-41].more + 2 < n-42"), append(fail, "o.own[n-41].bits - 6 > n-42")
+				}
 				walk(t, bin, x.entry, x.all, hold, fail, stops)
 			}
 		}

@@ -10,6 +10,9 @@ type Pages struct {
 	Mem  arch.Memory
 	Left int // how many more pages are read
 	seen map[arch.Addr][]byte
+
+	last   arch.Addr // the page that was read last
+	lastIs []byte    // its bytes; nil for none
 }
 
 // ReadMemory implements arch.Memory.
@@ -27,7 +30,11 @@ func (m *Pages) ReadMemory(at arch.Addr, p []byte) error {
 }
 
 func (m *Pages) page(at arch.Addr) ([]byte, error) {
+	if at == m.last && m.lastIs != nil {
+		return m.lastIs, nil
+	}
 	if page := m.seen[at]; page != nil {
+		m.last, m.lastIs = at, page
 		return page, nil
 	}
 	if m.Left--; m.Left < 0 {

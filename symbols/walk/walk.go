@@ -25,6 +25,7 @@ var (
 type Reader struct {
 	Mem  arch.Memory
 	Left int // how many reads are left
+	buf  [8]byte
 }
 
 // Entry is where an element lies; of a map, where its key and its value do.
@@ -41,9 +42,9 @@ func (r *Reader) read(at arch.Addr, p []byte) error {
 func (r *Reader) Read(at arch.Addr, p []byte) error { return r.read(at, p) }
 
 func (r *Reader) word(at arch.Addr) (arch.Addr, error) {
-	var b [8]byte
-	err := r.read(at, b[:])
-	return arch.Addr(binary.LittleEndian.Uint64(b[:])), err
+	r.buf = [8]byte{}
+	err := r.read(at, r.buf[:])
+	return arch.Addr(binary.LittleEndian.Uint64(r.buf[:])), err
 }
 
 // found gathers entries.
