@@ -13,6 +13,7 @@ func TestNothingIsCalledAndShiftsAreSmall(t *testing.T) {
 	for expr, want := range map[string]error{
 		"a.Items[len(a.Items)-1].Price * 2": nil, "m[\"k\"]": nil, "uint8(x) + cap(y)": nil, "(*main.T)(p).x": nil, "x.(*main.T).f == nil": nil, "1 << 5": nil, "a >> b": nil, "[]byte(s)": nil,
 		"f(1)": ErrCall, "a.Method()": ErrCall, "pkg.F(x) + 1": ErrCall, "func() {}()": ErrCall, "call(f)": ErrCall, "1 << n": ErrShift, "1 << 1000000000": ErrShift, "a +": ErrSyntax, "": ErrSyntax, "x = 1": ErrSyntax,
+		"x > 1.5": ErrFloat, "(-0.1) == x": ErrFloat, "x > 2.0 && -1 < y": nil, "-x": ErrUnary, "^(x)": ErrUnary, "!ok": nil, "&x": nil, "^1": nil,
 	} {
 		if err := Check(expr); !errors.Is(err, want) {
 			t.Errorf("%s: %v, not %v", expr, err, want)
@@ -30,10 +31,10 @@ func TestDelveLooksForNoOtherFile(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if _, err := Load(bin, 1, 0); !errors.Is(err, errNoDebugInfo) {
+	if _, err := Load(t.Context(), bin, 1, 0); !errors.Is(err, errNoDebugInfo) {
 		t.Error(err)
 	}
-	if _, err := Load(filepath.Join(dir, "main.go"), 1, 0); err == nil {
+	if _, err := Load(t.Context(), filepath.Join(dir, "main.go"), 1, 0); err == nil {
 		t.Error("a text is no program")
 	}
 }
