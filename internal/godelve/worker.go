@@ -106,6 +106,9 @@ func (w *worker) eval(e *evaluation) (shown string, json any, err error) {
 			return "", nil, err
 		}
 	}
+	if err := checkPieces(scope, e.Expr); err != nil {
+		return "", nil, err
+	}
 	v, err := scope.EvalExpression(e.Expr, proc.LoadConfig{MaxVariableRecurse: 2, MaxStringLen: mostText, MaxArrayValues: mostElements, MaxStructFields: 64, MaxMapBuckets: 1 << 12})
 	if err != nil {
 		if shown, json, ok := w.ofGoroutine(e.Expr, err); ok {
