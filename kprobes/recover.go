@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/helper"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -84,7 +85,10 @@ func (tg *target) putRight(ctx context.Context, pid int) {
 // gokprobe-guardian, when the first process is attached to; one for all sessions. It
 // has this process's rights, a session (setsid(2)) of its own, and only the standard
 // error open, for one line when it had something to do. It ends with this process.
+//
+// Package trace evaluates expressions with the prefix go: in another process of the same kind, which this call runs, too.
 func GuardianMain() {
+	helper.Main()
 	if !guardian.Is() {
 		guardian.OptIn()
 		return

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -22,7 +21,8 @@ type Session struct {
 	mu     sync.Mutex
 	probes []*Probe
 	closed bool
-	delve  atomic.Pointer[evaluator] // nil until a probe asks for it
+
+	delve *delve
 }
 
 // Option is a choice for a Session.
@@ -100,9 +100,10 @@ func On(k *kprobes.Session, opts ...Option) *Session {
 }
 
 func newSession(ctx context.Context, k *kprobes.Session, o options) *Session {
-	s := &Session{kprobes: k, options: o, ctx: ctx}
+	s := &Session{kprobes: k, options: o, ctx: ctx, delve: newDelve()}
 	go func() {
 		<-k.Done()
+		s.delve.end()
 		s.endQueues()
 	}()
 	return s
@@ -275,6 +276,7 @@ func (s *Session) Close() error {
 			err = errors.Join(err, p.Close())
 		}
 	}
+	s.delve.close()
 	s.endQueues()
 	return err
 }

@@ -19,8 +19,8 @@ const (
 // mostAncestors is how many are listed: the runtime keeps as many as GODEBUG=tracebackancestors says.
 const mostAncestors = 32
 
-// ofGoroutine finds labels, labels["KEY"] and ancestors. ok is false if expr is none of these.
-func (e *Evaluator) ofGoroutine(expr string) (shown string, json any, ok bool) {
+// ofGoroutine finds labels, labels["KEY"] and ancestors, where Delve has said that the program has no variable of that name. ok is false if expr is none of these.
+func (w *worker) ofGoroutine(expr string, missing error) (shown string, json any, ok bool) {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {
 		return "", nil, false
@@ -38,18 +38,19 @@ func (e *Evaluator) ofGoroutine(expr string) (shown string, json any, ok bool) {
 	if id, isName := tree.(*ast.Ident); isName {
 		name = id.Name
 	}
-	if name != labelsName && (name != ancestorsName || isIndex) {
+	if missing.Error() != "could not find symbol value for "+name || name != labelsName && (name != ancestorsName || isIndex) {
 		return "", nil, false
 	}
-	g, err := proc.GetG(e.process.thread)
+	g, err := proc.GetG(w.process.thread)
 	switch {
 	case err != nil || g == nil:
 		return "?", nil, true
 	case name == ancestorsName:
-		shown, json = e.ancestors(g)
+		shown, json = w.ancestors(g)
 	case isIndex:
 		if v, has := g.Labels()[key]; has {
-			return strconv.Quote(v), v, true
+			quoted := textOf(v)
+			return text(&quoted, 0), v, true
 		}
 		return "?", nil, true
 	default:
@@ -68,11 +69,11 @@ func labelsText(all map[string]string) (string, any) {
 }
 
 func textOf(s string) proc.Variable {
-	return proc.Variable{Kind: stringKind, Value: constant.MakeString(s), Len: int64(len(s))}
+	return proc.Variable{Kind: stringKind, Value: constant.MakeString(s[:min(len(s), mostText)]), Len: int64(len(s))}
 }
 
-func (e *Evaluator) ancestors(g *proc.G) (string, any) {
-	all, err := proc.Ancestors(e.target, g, mostAncestors)
+func (w *worker) ancestors(g *proc.G) (string, any) {
+	all, err := proc.Ancestors(w.target, g, mostAncestors)
 	if err != nil {
 		return "?", nil
 	}

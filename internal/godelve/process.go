@@ -19,6 +19,26 @@ type Thread interface {
 	ThreadPointer() arch.Addr
 }
 
+// stop is what of a thread the evaluation may know beside memory.
+type stop struct {
+	TID            int
+	PC, SP, FP, TP uint64
+	Names          []string // of all registers
+	Values         []uint64
+}
+
+func stopOf(t Thread) stop {
+	s := stop{TID: t.TID(), PC: uint64(t.IP()), SP: uint64(t.SP()), FP: uint64(t.FP()), TP: uint64(t.ThreadPointer())}
+	for _, name := range t.Names() {
+		v, _ := t.Get(name)
+		if name == host.Roles.IP {
+			v = s.PC
+		}
+		s.Names, s.Values = append(s.Names, name), append(s.Values, v)
+	}
+	return s
+}
+
 // errReadOnly is what Delve gets where it would change the target.
 var errReadOnly = errors.New("expressions change nothing")
 
@@ -55,7 +75,7 @@ type thread struct {
 	proc.Thread
 	*process
 	common proc.CommonThread
-	of     Thread
+	of     *stop
 	pages  *walk.Pages // its memory, while an expression is evaluated
 }
 
@@ -90,7 +110,7 @@ func (t *thread) ThreadID() int {
 	if t.of == nil {
 		return 0
 	}
-	return t.of.TID()
+	return t.of.TID
 }
 
 func (t *thread) Registers() (proc.Registers, error) {
@@ -101,25 +121,21 @@ func (t *thread) Registers() (proc.Registers, error) {
 }
 
 // registers are those of a thread, by Delve's names.
-type registers struct{ Thread }
+type registers struct{ *stop }
 
-func (r registers) PC() uint64            { return uint64(r.IP()) }
-func (r registers) SP() uint64            { return uint64(r.Thread.SP()) }
-func (r registers) BP() uint64            { return uint64(r.FP()) }
+func (r registers) PC() uint64            { return r.stop.PC }
+func (r registers) SP() uint64            { return r.stop.SP }
+func (r registers) BP() uint64            { return r.FP }
 func (r registers) LR() uint64            { return 0 }
-func (r registers) TLS() uint64           { return uint64(r.ThreadPointer()) }
+func (r registers) TLS() uint64           { return r.TP }
 func (r registers) GAddr() (uint64, bool) { return 0, false }
 
 func (r registers) Copy() (proc.Registers, error) { return r, nil }
 
 // Slice implements proc.Registers.
 func (r registers) Slice(bool) (all []proc.Register, err error) {
-	for _, name := range r.Names() {
-		v, _ := r.Get(name)
-		if name == host.Roles.IP {
-			v = r.PC()
-		}
-		all = proc.AppendUint64Register(all, name, v)
+	for i, name := range r.Names {
+		all = proc.AppendUint64Register(all, name, r.Values[i])
 	}
 	return all, nil
 }

@@ -27,11 +27,7 @@ func text(v *proc.Variable, depth int) string {
 	}
 	switch v.Kind {
 	case reflect.String:
-		s := constant.StringVal(v.Value)
-		if int64(len(s)) < v.Len {
-			return strconv.Quote(s) + "…"
-		}
-		return strconv.Quote(s)
+		return quoted(v)
 	case reflect.Struct:
 		return v.TypeString() + list(v.Children, v.Len, depth, func(c *proc.Variable) string { return c.Name + ": " })
 	case reflect.Array, reflect.Slice:
@@ -47,22 +43,36 @@ func text(v *proc.Variable, depth int) string {
 			return constant.StringVal(v.Value)
 		}
 		return "nil"
-	case reflect.Chan, reflect.UnsafePointer:
+	case reflect.UnsafePointer:
+		return pointer(v)
+	case reflect.Chan:
 		return fmt.Sprintf("%#x", v.Base)
 	}
 	return number(v)
 }
 
+// quoted is a text, as far as it is shown.
+func quoted(v *proc.Variable) string {
+	if v.Value == nil || v.Value.Kind() != constant.String {
+		return "?"
+	}
+	s := constant.StringVal(v.Value)
+	if n := min(len(s), mostText); int64(n) < max(v.Len, int64(len(s))) {
+		return strconv.Quote(s[:n]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
 func number(v *proc.Variable) string {
-	if v.Value == nil {
-		switch v.FloatSpecial {
-		case proc.FloatIsNaN:
-			return "NaN"
-		case proc.FloatIsPosInf:
-			return "+Inf"
-		case proc.FloatIsNegInf:
-			return "-Inf"
-		}
+	switch v.FloatSpecial {
+	case proc.FloatIsNaN:
+		return "NaN"
+	case proc.FloatIsPosInf:
+		return "+Inf"
+	case proc.FloatIsNegInf:
+		return "-Inf"
+	}
+	if v.Value == nil || v.Value.Kind() == constant.Unknown {
 		return "?"
 	}
 	if v.Value.Kind() == constant.Float {

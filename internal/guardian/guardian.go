@@ -65,7 +65,7 @@ func Run(act func(Target)) {
 	unix.CloseOnExec(boardFD)
 	unix.CloseOnExec(pipeFD)
 	go func() { // nobody is to wait for what that may wait for
-		closeInherited()
+		CloseInherited()
 		_ = os.WriteFile("/proc/self/comm", []byte(comm), 0)
 	}()
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0) // a right of root's; else as the tracer

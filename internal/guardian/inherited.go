@@ -14,11 +14,11 @@ import (
 // wait for that itself, in its own exit, if it had a file of that file system open
 // (fuse_flush in fs/fuse/file.c).
 
-// closeInherited closes the inherited descriptors, except those that the guardian was
-// given. Devices go first: they are what others' closing may wait for. Files of the Go
+// CloseInherited closes the inherited descriptors, except those that the guardian, or
+// another process of ours, was given. Devices go first: they are what others' closing may wait for. Files of the Go
 // runtime, and of this package, do not pass exec, by which they are told. It may wait
 // as long as a file system does.
-func closeInherited() {
+func CloseInherited() {
 	files, devices := inherited()
 	for _, fd := range append(devices, files...) {
 		_ = unix.Close(fd)

@@ -67,7 +67,7 @@ type keyCheck struct {
 }
 
 func (c *keyCheck) hit(k *kprobes.Kprobe, r *kprobes.Regs) int {
-	e, err := godelve.Load(fmt.Sprintf("/proc/%d/exe", c.pid), c.pid, 0)
+	e, err := godelve.Load(c.Context(), fmt.Sprintf("/proc/%d/exe", c.pid), c.pid, 0)
 	if err != nil {
 		c.Error(err)
 		return 0
