@@ -403,11 +403,35 @@ func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known 
 	}
 }
 
-// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More. Operands are unknown: see KeepsAt.
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More, which are the last ones of more.
+// Operands are unknown: see KeepsAt.
 func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
+	return v.keeps(func(Operand) fetch.Value { return fetch.Value{Absent: true} }, values, comm, tid, more)
+}
+
+// keeps is Keeps where operands are found by find, each at most once and only if it decides.
+func (v *Values) keeps(find func(Operand) fetch.Value, values []fetch.Value, comm string, tid int, more []fetch.Value) bool {
 	if v == nil || v.Filter == nil {
 		return true
 	}
 	all := append(values[:len(values):len(values)], fetch.Value{S: comm}, fetch.Value{U: uint64(tid)})
-	return v.Filter.Match(append(all, more...))
+	for i := len(more) - v.more; i < len(more); i++ {
+		if i < 0 {
+			all = append(all, fetch.Value{Absent: true})
+		} else {
+			all = append(all, more[i])
+		}
+	}
+	found := make([]*fetch.Value, len(v.Operands))
+	return v.Filter.MatchBy(func(field int) fetch.Value {
+		i := field - len(all)
+		switch {
+		case i < 0:
+			return all[field]
+		case found[i] == nil:
+			x := find(v.Operands[i])
+			found[i] = &x
+		}
+		return *found[i]
+	})
 }
