@@ -126,4 +126,5 @@ type Value struct {
 	Fault bool    // memory that could not be read; U is 0 then
 	// Absent tells of a Fault that there is no such element. No filter compares it.
 	Absent bool
+	IsCut  bool // S may be only how a text begins
 }

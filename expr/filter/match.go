@@ -1,6 +1,8 @@
 package filter
 
 import (
+	"strings"
+
 	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
@@ -54,7 +56,7 @@ func (p *pred) match(fields []fetch.Field, read Reader) truth {
 		return p.matchTexts(fields, read)
 	}
 	v := read(p.field)
-	if v.Absent {
+	if v.Absent || p.is == aString && v.IsCut && p.minds && p.isOpen(v.S) {
 		return unknown
 	}
 	return truthOf(p.meets(v))
@@ -126,6 +128,19 @@ func (p *pred) textOf(v fetch.Value) string {
 		v = v.Elems[0]
 	}
 	return v.S
+}
+
+// isOpen tells of a text that is cut that what is behind decides whether it is as the operator says.
+func (p *pred) isOpen(begin string) bool {
+	if p.op != glob {
+		return strings.HasPrefix(p.text, begin)
+	}
+	fixed := p.text
+	if n := strings.IndexAny(fixed, `*?[\`); n >= 0 {
+		fixed = fixed[:n]
+	}
+	isAny := strings.HasSuffix(p.text, "*") && !strings.HasSuffix(p.text, `\*`)
+	return (strings.HasPrefix(begin, fixed) || strings.HasPrefix(fixed, begin)) && !(isAny && matchGlob(p.text, begin))
 }
 
 func (p *pred) matchString(text string) bool {

@@ -3,6 +3,7 @@ package filter
 import (
 	"math"
 	"math/big"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/program"
@@ -191,15 +192,19 @@ func (p *pred) matchFloats(fields []fetch.Field, read Reader) truth {
 	return truthOf(p.holds(order))
 }
 
-// matchTexts compares two texts.
+// matchTexts compares two texts. Where one is cut, only beginnings that differ tell.
 func (p *pred) matchTexts(fields []fetch.Field, read Reader) truth {
 	var texts [2]string
+	var isCut [2]bool
 	for i, x := range []*sum{p.left, p.right} {
 		v, ok := known(read, x.field)
 		if !ok {
 			return unknown
 		}
-		texts[i] = (&pred{typ: fields[x.field].Type}).textOf(v)
+		texts[i], isCut[i] = (&pred{typ: fields[x.field].Type}).textOf(v), v.IsCut
+	}
+	if isCut[0] && strings.HasPrefix(texts[1], texts[0]) || isCut[1] && strings.HasPrefix(texts[0], texts[1]) {
+		return unknown
 	}
 	return truthOf((texts[0] == texts[1]) == (p.op == equal))
 }

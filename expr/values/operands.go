@@ -135,7 +135,7 @@ func (v *Values) KeepsAt(r arch.Regs, m arch.Memory, values []fetch.Value, comm 
 	return v.keeps(func(x Operand) fetch.Value {
 		c, err := x.Compared(r, m)
 		absent := err != nil || x.IsDynamic() && !x.has(c)
-		return fetch.Value{U: c.Bits, S: c.Text, Fault: err != nil, Absent: absent}
+		return fetch.Value{U: c.Bits, S: c.Text, IsCut: c.IsCut, Fault: err != nil, Absent: absent}
 	}, values, comm, tid, more)
 }
 
