@@ -83,13 +83,14 @@ type Values struct {
 	Operands []Operand
 	// Globals are those of Wish.Globals, read as Wholes are.
 	Globals []symbols.Param
-	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
+	// Outside says that some are variables outside of functions, or that the filter names functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
 	// Bounds are the wish's.
 	Bounds symbols.Bounds
 	more   int // Wish.More
+	files  files
 }
 
 // Whole is Wholes, none of nil.
@@ -100,7 +101,7 @@ func (v *Values) Whole() []symbols.Param {
 	return v.Wholes
 }
 
-// Alike reports whether v and o fetch the same values from the same places.
+// Alike reports whether v and o fetch the same values from the same places. Their filters may differ.
 func (v *Values) Alike(o *Values) bool {
 	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Read(), o.Read(), symbols.Param.Alike)
 }
@@ -222,8 +223,8 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		scope.Elsewhere = elsewhere
 	}
 	v, err := w.parse(scope, functions{
-		func(name string) (uint64, uint64, bool) { return Function(table, name) },
-		func(name string) []filter.Span { return Callers(table, name) },
+		func(name string) (uint64, uint64, bool) { isOutside = true; return Function(table, name) },
+		func(name string) []filter.Span { isOutside = true; return Callers(table, name) },
 		func() filter.Rules { return rulesAt(table, at) },
 	})
 	if err != nil {
@@ -236,7 +237,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		}
 		return nil, err
 	}
-	v.Outside = isOutside
+	v.Outside, v.files = isOutside, w.readFrom(table)
 	if err := v.addGlobals(table, at, w); err != nil {
 		return nil, err
 	}
