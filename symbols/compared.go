@@ -44,6 +44,17 @@ func (p Param) Compares() (s Shape, size int64, ok bool) {
 	return s, 0, false
 }
 
+// Enumerators are the names of p's values, if it is one of an enumeration.
+func (p Param) Enumerators() map[int64]string {
+	switch {
+	case p.dynamic != nil:
+		return nil
+	case p.field != nil:
+		return p.field.typ.enum
+	}
+	return p.unwrapped().typ.enum
+}
+
 // IsDynamic tells that the type of p is known only at each hit: it is what an interface of Go's leads to.
 func (p Param) IsDynamic() bool { return p.dynamic != nil }
 

@@ -116,6 +116,8 @@ type Field struct {
 	Name string
 	Type Type
 	Enum map[int64]string // as in Arg
+	// IsDynamic says that another kind of value is absent: what there is, each hit tells.
+	IsDynamic bool
 }
 
 // Value is a field's value at a hit.

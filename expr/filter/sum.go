@@ -27,7 +27,7 @@ type sum struct {
 	n     *big.Int
 	whole
 	isText, isFloat, isAddress, isBraced bool
-	isBased                              bool // it is a hexadecimal or octal number
+	isDynamic, isBased                   bool // it is a hexadecimal or octal number
 }
 
 // whole is a type of whole numbers; no bits: that of a number in the source, which is any.
@@ -277,6 +277,7 @@ func (r *summer) leaf(i int, name string) *sum {
 	if t.Size == 0 {
 		x.bits = 64
 	}
+	x.isDynamic = r.Fields[i].IsDynamic
 	p := pred{typ: t}
 	switch {
 	case p.isString():

@@ -11,6 +11,8 @@ func (r *summer) checked(p *pred, at int) error {
 	p.rules = r.rules()
 	isBare := a.op == "" && b.op == ""
 	switch {
+	case a.hasDynamic() && (b.hasDynamic() || !isBare), b.hasDynamic() && !isBare:
+		return r.fail("TYPE_UNKNOWN", at)
 	case a.isText || b.isText:
 		if p.is = twoTexts; !isBare || a.isText != b.isText || p.op != equal && p.op != notEqual {
 			return r.fail("ILLEGAL_FIELD_OP", at)
@@ -32,6 +34,11 @@ func (r *summer) checked(p *pred, at int) error {
 		}
 	}
 	return nil
+}
+
+// hasDynamic tells that there is a value whose type each hit tells.
+func (x *sum) hasDynamic() bool {
+	return x.isDynamic || x.op != "" && (x.a.hasDynamic() || x.b.hasDynamic())
 }
 
 // settle finds the types of x and its parts. id is what is wrong, empty if nothing is.

@@ -22,7 +22,7 @@ type Operand struct {
 func operandFields(operands []Operand) []fetch.Field {
 	fields := make([]fetch.Field, len(operands))
 	for i, x := range operands {
-		fields[i] = fetch.Field{Name: x.Name, Type: x.Type}
+		fields[i] = fetch.Field{Name: x.Name, Type: x.Type, Enum: x.Enumerators(), IsDynamic: x.IsDynamic()}
 	}
 	return fields
 }
