@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -98,7 +99,11 @@ func (p *place) decide() error {
 // condition is the decision in which the target judges the condition, and the tracer does all else.
 func (p *place) condition() decision {
 	d := decision{isExact: true, rest: (*fault.Decider).Decide}
-	if p.values != nil && p.values.Filter != nil {
+	switch {
+	case p.values == nil || p.values.Filter == nil:
+	case p.values.Outside: // in the target nobody would notice that a file is mapped elsewhere
+		d.isExact = false
+	default:
 		d.asked, d.isExact = p.values.Filter.Cond(p.values.Layout)
 	}
 	return d
@@ -163,10 +168,15 @@ func (f *Fault) eligibleInTarget() (n uint64) {
 
 // chosen decides a call that has come to the tracer.
 func (p *place) chosen(c *Call) (d fault.Decision, ok bool) {
+	f := p.fault
+	if !p.values.Stands(c.Symbols()) {
+		p.foreign.Add(1)
+		f.warnOnce("calls in process %d (%s) do not fail: it executes other files, or has mapped them elsewhere", c.PID(), escape.Line(c.Comm()))
+		return d, false
+	}
 	if !p.meets(c) {
 		return d, false
 	}
-	f := p.fault
 	call := p.faultCall(c)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -181,6 +181,7 @@ func (p *place) count(out *PlaceStats) {
 		out.Calls, out.Misses = p.kp.Hits(), p.kp.Misses()
 	}
 	out.Misses[kprobes.MissEnded] += p.late.Load()
+	out.Misses[kprobes.MissForeign] += p.foreign.Load()
 	out.Missed = out.Misses.Sum()
 }
 

@@ -45,6 +45,7 @@ type place struct {
 	results []symbols.Param // of a function that is followed, if they are known
 
 	decision decision
+	foreign  atomic.Uint64              // calls in processes for which values are wrong
 	late     atomic.Uint64              // calls that were chosen in the target, and came when the fault had ended
 	last     atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }

@@ -19,6 +19,7 @@ const (
 	MissReturnAddress             // it is not known, or takes no breakpoint
 	MissUnreturned                // the call ended in another way: by longjmp, an exception, or with its thread or process
 	MissEnded                     // the thread or the session ended before the handler ran
+	MissForeign                   // the process executes other files, or has mapped them elsewhere, and so it is not known what is wanted of the hit
 	misses
 )
 
@@ -32,6 +33,7 @@ func (m Miss) String() string {
 		"the return address takes no breakpoint",
 		"the call ended without a return",
 		"the thread or the session ended first",
+		"in other files, or elsewhere in memory, what is looked at was not known",
 	}[m]
 }
 

@@ -114,9 +114,14 @@ func (e Expr) with(s step) Expr {
 	return e
 }
 
+// Reads reports whether finding out e needs memory, which it may not be able to read.
+func (e Expr) Reads() bool {
+	return slices.ContainsFunc(e.steps, func(s step) bool { return s.op == load })
+}
+
 // mayFault reports whether finding out e may fail.
 func (e Expr) mayFault() bool {
-	return !e.zero && slices.ContainsFunc(e.steps, func(s step) bool { return s.op == load })
+	return !e.zero && e.Reads()
 }
 
 // Op is a comparison.

@@ -20,6 +20,7 @@ type hit interface {
 	TID() int
 	PID() int
 	Comm() string
+	Symbols() *symbols.Table
 	WriteMemory(at arch.Addr, p []byte) error
 	ReadString(at arch.Addr, limit int) (string, error)
 	StackArg(n int) (uint64, error)

@@ -69,6 +69,10 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 	if v == nil {
 		return true, nil
 	}
+	if !v.Stands(c.hit.Symbols()) {
+		c.site.foreign.Add(1)
+		return false, nil
+	}
 	comm := c.hit.Comm()
 	got, err := v.Layout.Fetch(c.hit, c.hit, saved, values.Host(c.session().Symbols(), comm, nil))
 	if err != nil {

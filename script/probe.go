@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -46,6 +47,7 @@ type site struct {
 	values      *values.Values     // of args and filter; nil if there are none
 	last        kprobes.Status     // before the session ended
 	convention  *fetch.ABI         // nil until it is wanted
+	foreign     atomic.Uint64      // hits in processes for which values are wrong
 }
 
 // newKprobe is kprobe(spec, …).
@@ -232,6 +234,7 @@ func (pt *part) counts() (hits uint64, missed kprobes.Misses) {
 			hits += at.kp.Hits()
 		}
 		missed = missed.Plus(at.kp.Misses())
+		missed[kprobes.MissForeign] += at.foreign.Load()
 	}
 	if pt.p.pre != nil || pt.p.ret != nil {
 		hits = pt.handled

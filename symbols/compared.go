@@ -2,6 +2,8 @@ package symbols
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -10,7 +12,8 @@ import (
 type Compared struct {
 	Shape Shape
 	Bits  uint64 // of a number: extended to 64 bits by its sign; of a floating-point number as in memory
-	Text  string // of a text
+	Text  string // of a text: its bytes
+	IsCut bool   // the text goes on
 }
 
 // spot is where a hit's values are read from.
@@ -39,6 +42,17 @@ func (p Param) Compares() (s Shape, size int64, ok bool) {
 		return s, t.size, true
 	}
 	return s, 0, false
+}
+
+// Enumerators are the names of p's values, if it is one of an enumeration.
+func (p Param) Enumerators() map[int64]string {
+	switch {
+	case p.dynamic != nil:
+		return nil
+	case p.field != nil:
+		return p.field.typ.enum
+	}
+	return p.unwrapped().typ.enum
 }
 
 // IsDynamic tells that the type of p is known only at each hit: it is what an interface of Go's leads to.
@@ -106,15 +120,21 @@ func (p Param) Compared(r arch.Regs, m arch.Memory) (c Compared, err error) {
 	return Compared{Shape: shape, Bits: uintOf(raw)}, nil
 }
 
-// text reads a text, as much as is shown of it.
+// text reads a text, as much as is shown of it. Its bytes stand in quotes, which escape all that is no character.
 func (p Param) text(r arch.Regs, m arch.Memory) (c Compared, err error) {
 	v := p.Value(r, m)
-	text, ok := v.JSON.(string)
-	switch {
-	case v.Err != nil:
+	if v.Err != nil {
 		return c, v.Err
-	case !ok, v.Text == text: // an address that leads to no text
+	}
+	_, isText := v.JSON.(string)
+	from := strings.IndexByte(v.Text, '"')
+	if !isText || from < 0 { // an address that leads to no text
 		return c, errNotCompared
 	}
-	return Compared{Shape: ShapeText, Text: text}, nil
+	quoted, err := strconv.QuotedPrefix(v.Text[from:])
+	if err != nil {
+		return c, errNotCompared
+	}
+	text, err := strconv.Unquote(quoted)
+	return Compared{Shape: ShapeText, Text: text, IsCut: strings.HasPrefix(v.Text[from+len(quoted):], "…")}, err
 }

@@ -47,7 +47,7 @@ func (pt *point) countInTarget() bool {
 	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil || !pt.same() {
 		return false
 	}
-	if pt.misreads() {
+	if pt.misreads() || pt.fetch.Outside { // nobody would notice that the file is mapped elsewhere
 		return false
 	}
 	cond, exact := pt.fetch.Filter.Cond(pt.fetch.Layout)
@@ -99,7 +99,7 @@ func (pt *point) recording(spare bool) (c *capture, err error) {
 	}
 	c.add(f.Layout)
 	by := f.Filter
-	if pt.misreads() {
+	if pt.misreads() || f.Outside {
 		by = nil // the tracer filters
 	}
 	pt.plan.exact, err = c.plan(pt.Name, by, f.Layout)
@@ -119,13 +119,13 @@ func (pt *point) recordable() bool {
 }
 
 // same reports whether Fetch and If are compiled to the same in each file that a followed process may execute: they need neither debug
-// information nor the address of a variable.
+// information nor the address of a variable or of a function.
 func (pt *point) same() bool {
 	if !pt.probe.session.options.kprobes.Follow || pt.fetch == nil {
 		return true
 	}
 	w := pt.probe.want
-	if len(pt.fetch.Read()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+	if pt.fetch.Outside || len(pt.fetch.Read()) > 0 || slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
 		return false
 	}
 	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
@@ -208,7 +208,7 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 // recorded is the RecordHandler of a point.
 func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	k, c := pt.notice(), pt.plan.capture
-	if k.fetch != pt.fetch { // the record is of variables that lie elsewhere now
+	if pt.isBlind(k) || pt.fetch != nil && !k.isRecorded { // the record is of variables that lie elsewhere now
 		pt.unread.Add(1)
 		return
 	}
@@ -228,7 +228,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	if pt.ret != nil {
 		pt.addReturn(h, s, rec)
 	}
-	if !pt.fetch.KeepsAt(s, s, fetched, rec.Comm, rec.TID, returnValues(h)...) {
+	if !k.fetch.KeepsAt(s, s, fetched, rec.Comm, rec.TID, returnValues(h)...) {
 		return
 	}
 	pt.kept.Add(1)

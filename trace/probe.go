@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"iter"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/values"
-	"github.com/gokprobe/gokprobe/internal/escape"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -62,6 +60,7 @@ type point struct {
 type known struct {
 	table          *symbols.Table
 	fetch          *values.Values
+	isRecorded     bool // a record of the target's has what fetch wants
 	addr           arch.Addr
 	symbol, module string
 	params, locals []symbols.Param
@@ -135,13 +134,12 @@ func (pt *point) describe() error {
 	table := pt.probe.session.kprobes.Symbols()
 	k := &known{table: table, addr: pt.kp.Addr, fetch: pt.fetch, reading: table.Reading()}
 	if old := pt.known.Load(); old != nil && pt.fetch != nil && pt.fetch.Outside && (old.fetch != pt.fetch || !pt.isSettled(old, k.addr)) {
-		k.fetch = nil
-		if v, err := pt.probe.want.fetching(table, pt.at(table, k.addr)); err == nil && v.Layout.Saved() <= pt.fetch.Layout.Saved() {
-			if k.fetch = v; v.Alike(pt.fetch) {
-				k.fetch = pt.fetch // what is recorded is still what is wanted
-			}
+		var err error
+		if k.fetch, err = pt.fetchAt(table, k.addr); err != nil {
+			pt.refuse(table, "hits of %s are not printed: %v", pt.Name, err)
 		}
 	}
+	k.isRecorded = k.fetch == pt.fetch || k.fetch != nil && k.fetch.Alike(pt.fetch)
 	err := pt.lookUp(k)
 	pt.known.Store(k)
 	return err
@@ -149,7 +147,7 @@ func (pt *point) describe() error {
 
 // name is describe without debug information. If that is wanted, the first hit looks it up.
 func (pt *point) name() {
-	k := &known{table: pt.probe.session.kprobes.Symbols(), fetch: pt.fetch, reading: pt.probe.session.kprobes.Symbols().Reading()}
+	k := &known{table: pt.probe.session.kprobes.Symbols(), fetch: pt.fetch, isRecorded: true, reading: pt.probe.session.kprobes.Symbols().Reading()}
 	if !pt.Waits {
 		k.addr = pt.kp.Addr
 		k.name()
@@ -191,53 +189,6 @@ func (pt *point) lookUp(k *known) (err error) {
 	return err
 }
 
-// mostElsewhere is how many programs are remembered that followed children execute.
-const mostElsewhere = 64
-
-// there returns the facts about pt in the process of a hit. It is nil if the wanted values can't be fetched in the file that the process executes; a
-// warning says so once.
-func (pt *point) there(regs *kprobes.Regs) *known {
-	table := regs.Symbols()
-	if table == pt.probe.session.kprobes.Symbols() {
-		return pt.notice()
-	}
-	k, met := pt.elsewhere[table]
-	if !met || k != nil && k.addr != regs.Place() { // its library may have come back elsewhere
-		k = pt.learn(table, regs)
-		maps.DeleteFunc(pt.elsewhere, func(old *symbols.Table, _ *known) bool { return old.Closed() }) // of programs that have ended
-		if pt.elsewhere == nil || len(pt.elsewhere) >= mostElsewhere {
-			pt.elsewhere = map[*symbols.Table]*known{}
-		}
-		pt.elsewhere[table] = k
-	}
-	return k
-}
-
-// learn looks pt up in the files of a followed child.
-func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
-	k := &known{table: table, addr: regs.Place()}
-	_ = pt.lookUp(k) // no warning: there would be one for each executable
-	if pt.fetch == nil {
-		return k
-	}
-	var err error
-	k.fetch, err = pt.probe.want.fetching(table, pt.at(table, k.addr))
-	if err == nil && k.fetch.Layout.Saved() > pt.fetch.Layout.Saved() {
-		err = errSavesMore
-	}
-	if err != nil {
-		if exe := executable(table); !pt.refused[exe] {
-			if pt.refused == nil || len(pt.refused) >= mostElsewhere {
-				pt.refused = map[string]bool{}
-			}
-			pt.refused[exe] = true
-			pt.probe.session.warn("hits of %s in process %d (%s), which executes another file, are not printed: %v", pt.Name, regs.PID(), escape.Line(regs.Comm()), err)
-		}
-		return nil
-	}
-	return k
-}
-
 // at is pt's place where its probe is at addr: a probe of an entry may stand behind a landing pad.
 func (pt *point) at(table *symbols.Table, addr arch.Addr) Place {
 	at := Place{Name: pt.Name, Addr: addr, Return: pt.Return, inlined: pt.inlined, every: pt.every}
@@ -246,18 +197,6 @@ func (pt *point) at(table *symbols.Table, addr arch.Addr) Place {
 	}
 	return at
 }
-
-// executable is the path of the executable in a table.
-func executable(table *symbols.Table) string {
-	for _, m := range table.Modules() {
-		if m.Kind == symbols.KindExecutable {
-			return m.Path
-		}
-	}
-	return ""
-}
-
-var errSavesMore = errors.New("more has to be remembered of a call there")
 
 // longestPad is the bytes of endbr64, behind which a probe at an entry lies.
 const longestPad = 4

@@ -85,7 +85,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if e != nil { // the table may be another one by now: the process has loaded something, or was forked in the call
 		k = e.known
 	}
-	if k == nil {
+	if pt.isBlind(k) {
 		pt.unread.Add(1)
 		return nil, nil
 	}

@@ -165,15 +165,16 @@ func (e *WantError) Error() string {
 // Unwrap is the cause.
 func (e *WantError) Unwrap() error { return e.Err }
 
-// returnValues are those of values.ReturnFields, without ret where a return has none.
-func returnValues(h *Hit) (all []fetch.Value) {
+// returnValues are those of values.ReturnFields. What a return has not is absent.
+func returnValues(h *Hit) []fetch.Value {
+	ret, duration := fetch.Value{Absent: true}, fetch.Value{Absent: true}
 	if h.Ret != nil {
-		all = append(all, fetch.Value{U: uint64(*h.Ret)})
+		ret = fetch.Value{U: uint64(*h.Ret)}
 	}
 	if h.Duration != nil {
-		all = append(all, fetch.Value{U: uint64(*h.Duration)})
+		duration = fetch.Value{U: uint64(*h.Duration)}
 	}
-	return all
+	return []fetch.Value{ret, duration}
 }
 
 // returnsWhole reports whether a function returns a whole number or an address. It reports true if the results are unknown.

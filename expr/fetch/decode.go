@@ -114,7 +114,7 @@ func text(payload []byte, f program.Field) Value {
 		return Value{Fault: true}
 	}
 	s, _, _ := bytes.Cut(payload[f.Off:][:n], []byte{0})
-	return Value{S: string(s)}
+	return Value{S: string(s), IsCut: len(s) >= f.Size-1}
 }
 
 // counted is the string in f, whose length is in n. An empty one may be anywhere.
@@ -126,7 +126,7 @@ func counted(payload []byte, n, f program.Field) Value {
 	if got < 0 || got > int64(f.Size) {
 		return Value{Fault: true}
 	}
-	return Value{S: string(payload[f.Off:][:got])}
+	return Value{S: string(payload[f.Off:][:got]), IsCut: got == int64(f.Size)}
 }
 
 // array is the elements in f. If only the first of them could be read, the others are faults.

@@ -116,6 +116,8 @@ type Field struct {
 	Name string
 	Type Type
 	Enum map[int64]string // as in Arg
+	// IsDynamic says that another kind of value is absent: what there is, each hit tells.
+	IsDynamic bool
 }
 
 // Value is a field's value at a hit.
@@ -126,4 +128,5 @@ type Value struct {
 	Fault bool    // memory that could not be read; U is 0 then
 	// Absent tells of a Fault that there is no such element. No filter compares it.
 	Absent bool
+	IsCut  bool // S may be only how a text begins
 }

@@ -362,7 +362,7 @@ func (l *Layout) Args() []Arg { return slices.Clone(l.args) }
 func Fields(args []Arg) []Field {
 	fields := make([]Field, len(args))
 	for i, a := range args {
-		fields[i] = Field{a.Name, a.Type, a.Enum}
+		fields[i] = Field{Name: a.Name, Type: a.Type, Enum: a.Enum}
 	}
 	return fields
 }

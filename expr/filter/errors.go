@@ -27,6 +27,7 @@ var texts = map[string]string{
 	"NO_FUNCTION":         "Function not found",
 	"NEEDS_BRACES":        "Put braces around the operations, whose order is another one in other languages",
 	"TYPES_DIFFER":        "The types differ, and the language does not compare or join them",
+	"TYPE_UNKNOWN":        "Only each hit tells the type of this value: compare it with a number, a text or a variable",
 	"NO_FILTER":           "No filter found",
 }
 

@@ -7,6 +7,8 @@
 //
 // A number is compared as one of its field's size and sign. One that could not be read is 0, a
 // string then is empty. Of several strings the first counts; an array of char is a string.
+// Where there are expressions, what compares a value that is not known is neither true nor false, nor is its
+// opposite (Kleene), and no such hit is kept.
 // Parse tells what differs from the kernel.
 //
 // The package is pure: no system call, no build tag.
@@ -72,7 +74,17 @@ func Clears(text string) bool { return strings.Trim(text, space) == "0" }
 func (f *Filter) String() string { return f.text }
 
 // Match tells whether a hit with these values, one for each field, is kept.
-func (f *Filter) Match(values []fetch.Value) bool { return f.root.match(f.fields, values) }
+func (f *Filter) Match(values []fetch.Value) bool {
+	return f.MatchBy(func(field int) (v fetch.Value) {
+		if field < len(values) {
+			v = values[field]
+		}
+		return v
+	})
+}
+
+// MatchBy is Match where values are looked for when they are needed.
+func (f *Filter) MatchBy(read Reader) bool { return f.root.match(f.fields, read) == yes }
 
 // Shown is what the filter file shows, without the last newline, after a filter was refused with err.
 func Shown(err *caret.Error) string {

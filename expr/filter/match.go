@@ -1,37 +1,69 @@
 package filter
 
 import (
+	"strings"
+
 	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
-func (n *node) match(fields []fetch.Field, values []fetch.Value) bool {
-	if n.pred != nil {
-		return n.pred.match(fields, values) != n.not
+// truth is whether a condition holds, in Kleene's logic: && is the least, || the greatest.
+type truth int8
+
+const (
+	no      truth = -1
+	unknown truth = 0
+	yes     truth = 1
+)
+
+func truthOf(b bool) truth {
+	if b {
+		return yes
 	}
-	for _, sub := range n.list {
-		if sub.match(fields, values) == n.any {
-			return n.any != n.not
-		}
-	}
-	return n.any == n.not
+	return no
 }
 
-func (p *pred) match(fields []fetch.Field, values []fetch.Value) bool {
+// Reader finds the value of a field. It is asked for those that decide, in the order of the filter's text.
+type Reader func(field int) fetch.Value
+
+func (n *node) match(fields []fetch.Field, read Reader) (t truth) {
+	switch {
+	case n.pred != nil:
+		t = n.pred.match(fields, read)
+	case n.any:
+		t = no
+		for i := 0; i < len(n.list) && t != yes; i++ {
+			t = max(t, n.list[i].match(fields, read))
+		}
+	default:
+		t = yes
+		for i := 0; i < len(n.list) && t != no; i++ {
+			t = min(t, n.list[i].match(fields, read))
+		}
+	}
+	if n.not {
+		return -t
+	}
+	return t
+}
+
+func (p *pred) match(fields []fetch.Field, read Reader) truth {
 	switch p.is {
 	case aSum:
-		return p.matchSum(values)
+		return p.matchSum(read)
 	case twoFloats:
-		return p.matchFloats(fields, values)
+		return p.matchFloats(fields, read)
 	case twoTexts:
-		return p.matchTexts(fields, values)
+		return p.matchTexts(fields, read)
 	}
-	var v fetch.Value
-	if p.field < len(values) {
-		v = values[p.field]
+	v := read(p.field)
+	if v.Absent || p.is == aString && v.IsCut && p.minds && p.isOpen(v.S) {
+		return unknown
 	}
-	if v.Absent {
-		return false
-	}
+	return truthOf(p.meets(v))
+}
+
+// meets tells whether a value is as the operator says.
+func (p *pred) meets(v fetch.Value) bool {
 	switch p.is {
 	case aString:
 		return p.matchString(p.textOf(v))
@@ -96,6 +128,19 @@ func (p *pred) textOf(v fetch.Value) string {
 		v = v.Elems[0]
 	}
 	return v.S
+}
+
+// isOpen tells of a text that is cut that what is behind decides whether it is as the operator says.
+func (p *pred) isOpen(begin string) bool {
+	if p.op != glob {
+		return strings.HasPrefix(p.text, begin)
+	}
+	fixed := p.text
+	if n := strings.IndexAny(fixed, `*?[\`); n >= 0 {
+		fixed = fixed[:n]
+	}
+	isAny := strings.HasSuffix(p.text, "*") && !strings.HasSuffix(p.text, `\*`)
+	return (strings.HasPrefix(begin, fixed) || strings.HasPrefix(fixed, begin)) && !(isAny && matchGlob(p.text, begin))
 }
 
 func (p *pred) matchString(text string) bool {

@@ -34,6 +34,7 @@ type pred struct {
 	float  float64
 	text   string
 	not    bool // of a glob
+	minds  bool // that a text may be cut, unlike the kernel
 	ranges []Span
 	// left and right are compared by the rules of a language where is tells so.
 	left, right *sum
@@ -92,7 +93,7 @@ func (s *parser) predicate() (*pred, error) {
 	if s.seen != nil {
 		return s.skim(name)
 	}
-	p := &pred{field: s.find(name)}
+	p := &pred{field: s.find(name), minds: s.Exprs}
 	if p.field < 0 {
 		return nil, s.here("FIELD_NOT_FOUND")
 	}

@@ -27,6 +27,7 @@ type sum struct {
 	n     *big.Int
 	whole
 	isText, isFloat, isAddress, isBraced bool
+	isDynamic, isBased                   bool // it is a hexadecimal or octal number
 }
 
 // whole is a type of whole numbers; no bits: that of a number in the source, which is any.
@@ -65,7 +66,7 @@ func (s *parser) comparison() (p *pred, is bool, err error) {
 	before := s.at
 	switch {
 	case (s.ends() || !s.operator(p)) && a.op == "&" && !a.isBraced: // bits in common
-		if a.a.isField() && a.b.n != nil { // as ever
+		if a.a.isField() && a.b.n != nil && !a.a.isBraced && !a.b.isBraced { // as ever
 			return nil, false, nil
 		}
 		p.op, p.right = notEqual, &sum{field: -1, n: new(big.Int)}
@@ -81,7 +82,7 @@ func (s *parser) comparison() (p *pred, is bool, err error) {
 	switch {
 	case b == nil:
 		return r.none()
-	case a.isField() && b.n != nil: // as ever
+	case a.isField() && b.n != nil && !a.isBraced && !b.isBraced: // as ever
 		return nil, false, nil
 	case r.rules() == CRules && (a.isLoose() || b.isLoose()):
 		return nil, true, r.fail("NEEDS_BRACES", before)
@@ -265,7 +266,8 @@ func (r *summer) literal() *sum {
 	if !ok {
 		return r.fault("ILLEGAL_INTVAL", from+columnsBehind)
 	}
-	return &sum{field: -1, n: x}
+	digits := strings.TrimPrefix(text, "-")
+	return &sum{field: -1, n: x, isBased: len(digits) > 1 && digits[0] == '0'}
 }
 
 // leaf is a field with its type.
@@ -275,6 +277,7 @@ func (r *summer) leaf(i int, name string) *sum {
 	if t.Size == 0 {
 		x.bits = 64
 	}
+	x.isDynamic = r.Fields[i].IsDynamic
 	p := pred{typ: t}
 	switch {
 	case p.isString():

@@ -1,5 +1,7 @@
 package filter
 
+import "math/big"
+
 // checked finds the types of a comparison's sides; at is where its operator stands.
 func (r *summer) checked(p *pred, at int) error {
 	a, b := p.left, p.right
@@ -9,11 +11,15 @@ func (r *summer) checked(p *pred, at int) error {
 	p.rules = r.rules()
 	isBare := a.op == "" && b.op == ""
 	switch {
+	case a.hasDynamic() && (b.hasDynamic() || !isBare), b.hasDynamic() && !isBare:
+		return r.fail("TYPE_UNKNOWN", at)
 	case a.isText || b.isText:
 		if p.is = twoTexts; !isBare || a.isText != b.isText || p.op != equal && p.op != notEqual {
 			return r.fail("ILLEGAL_FIELD_OP", at)
 		}
 		return nil
+	case !isBare && (a.isFloat || b.isFloat || a.isAddress || b.isAddress): // nothing is computed with these
+		return r.fail("ILLEGAL_FIELD_OP", at)
 	case isBare && (a.isFloat || b.isFloat):
 		if p.is = twoFloats; a.n != nil || b.n != nil || a.isAddress || b.isAddress || p.rules != CRules && (a.isFloat != b.isFloat || a.bits != b.bits) {
 			return r.fail("TYPES_DIFFER", at)
@@ -28,6 +34,11 @@ func (r *summer) checked(p *pred, at int) error {
 		}
 	}
 	return nil
+}
+
+// hasDynamic tells that there is a value whose type each hit tells.
+func (x *sum) hasDynamic() bool {
+	return x.isDynamic || x.op != "" && (x.a.hasDynamic() || x.b.hasDynamic())
 }
 
 // settle finds the types of x and its parts. id is what is wrong, empty if nothing is.
@@ -64,16 +75,22 @@ func (x *sum) settle(rules Rules) (id string) {
 	return ""
 }
 
-// promote makes a leaf's type what operators see: in C an int of all that is smaller.
+// promote makes a leaf's type what operators see: in C an int of all that is smaller. Only hexadecimal and octal literals may be unsigned int
+// (C11 6.4.4.1).
 func (x *sum) promote(rules Rules) {
 	switch {
 	case rules != CRules:
 	case x.n != nil:
-		for _, t := range []whole{{32, true}, {64, true}, {64, false}} {
-			if x.whole = t; t.holds(x.n) {
-				return
+		n := new(big.Int).Abs(x.n)
+		for _, t := range []whole{{32, true}, {32, false}, {64, true}, {64, false}} {
+			if t == (whole{32, false}) && !x.isBased {
+				continue
+			}
+			if x.whole = t; t.holds(n) || t == (whole{64, true}) && !x.isBased && t.holds(x.n) {
+				break
 			}
 		}
+		x.n = x.wrapped(x.n) // a minus is an operator
 	case x.bits < 32:
 		x.whole = whole{32, true}
 	}

@@ -3,6 +3,7 @@ package filter
 import (
 	"math"
 	"math/big"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/program"
@@ -35,20 +36,20 @@ func (t whole) wrapped(n *big.Int) *big.Int {
 }
 
 // value computes x. ok is false if the program would have no such number.
-func (x *sum) value(values []fetch.Value, rules Rules) (n *big.Int, ok bool) {
+func (x *sum) value(read Reader, rules Rules) (n *big.Int, ok bool) {
 	switch {
 	case x.n != nil:
 		return x.n, true
 	case x.op == "":
-		v, ok := valueOf(values, x.field)
+		v, ok := known(read, x.field)
 		if x.isSigned {
 			return big.NewInt(int64(v.U)), ok
 		}
 		n = new(big.Int).SetUint64(v.U)
 		return n, ok
 	}
-	a, ok1 := x.a.value(values, rules)
-	b, ok2 := x.b.value(values, rules)
+	a, ok1 := x.a.value(read, rules)
+	b, ok2 := x.b.value(read, rules)
 	if !ok1 || !ok2 {
 		return nil, false
 	}
@@ -67,11 +68,10 @@ func (x *sum) value(values []fetch.Value, rules Rules) (n *big.Int, ok bool) {
 	return x.wrapped(n), true
 }
 
-func valueOf(values []fetch.Value, field int) (v fetch.Value, ok bool) {
-	if field < len(values) {
-		v = values[field]
-	}
-	return v, !v.Absent
+// known is the value of a field. ok is false if it could not be read.
+func known(read Reader, field int) (v fetch.Value, ok bool) {
+	v = read(field)
+	return v, !v.Absent && !v.Fault
 }
 
 func operate(op string, a, b *big.Int) (n *big.Int, ok bool) {
@@ -124,17 +124,17 @@ func (x *sum) shifted(a, b *big.Int, rules Rules) (n *big.Int, ok bool) {
 }
 
 // matchSum compares what is computed.
-func (p *pred) matchSum(values []fetch.Value) bool {
-	a, ok1 := p.left.value(values, p.rules)
-	b, ok2 := p.right.value(values, p.rules)
+func (p *pred) matchSum(read Reader) truth {
+	a, ok1 := p.left.value(read, p.rules)
+	b, ok2 := p.right.value(read, p.rules)
 	if !ok1 || !ok2 {
-		return false
+		return unknown
 	}
 	if p.rules == CRules {
 		t := common(p.left.whole, p.right.whole)
 		a, b = t.wrapped(a), t.wrapped(b)
 	}
-	return p.holds(a.Cmp(b))
+	return truthOf(p.holds(a.Cmp(b)))
 }
 
 // holds tells whether the operator is about numbers in such an order.
@@ -155,7 +155,7 @@ func (p *pred) holds(order int) bool {
 }
 
 // matchFloats compares two fields of which one is a floating-point number; C makes the other one such a number of its size.
-func (p *pred) matchFloats(fields []fetch.Field, values []fetch.Value) bool {
+func (p *pred) matchFloats(fields []fetch.Field, read Reader) truth {
 	size := 0
 	for _, x := range []*sum{p.left, p.right} {
 		if x.isFloat {
@@ -164,10 +164,10 @@ func (p *pred) matchFloats(fields []fetch.Field, values []fetch.Value) bool {
 	}
 	var n [2]float64
 	for i, x := range []*sum{p.left, p.right} {
-		v, ok := valueOf(values, x.field)
+		v, ok := known(read, x.field)
 		switch {
 		case !ok:
-			return false
+			return unknown
 		case x.isFloat:
 			n[i] = fields[x.field].Type.Float(v)
 		case x.isSigned && size == 4:
@@ -181,7 +181,7 @@ func (p *pred) matchFloats(fields []fetch.Field, values []fetch.Value) bool {
 		}
 	}
 	if math.IsNaN(n[0]) || math.IsNaN(n[1]) {
-		return p.op == notEqual
+		return truthOf(p.op == notEqual)
 	}
 	order := 0
 	if n[0] < n[1] {
@@ -189,20 +189,24 @@ func (p *pred) matchFloats(fields []fetch.Field, values []fetch.Value) bool {
 	} else if n[0] > n[1] {
 		order = 1
 	}
-	return p.holds(order)
+	return truthOf(p.holds(order))
 }
 
-// matchTexts compares two texts.
-func (p *pred) matchTexts(fields []fetch.Field, values []fetch.Value) bool {
+// matchTexts compares two texts. Where one is cut, only beginnings that differ tell.
+func (p *pred) matchTexts(fields []fetch.Field, read Reader) truth {
 	var texts [2]string
+	var isCut [2]bool
 	for i, x := range []*sum{p.left, p.right} {
-		v, ok := valueOf(values, x.field)
-		if !ok || v.Fault {
-			return false
+		v, ok := known(read, x.field)
+		if !ok {
+			return unknown
 		}
-		texts[i] = (&pred{typ: fields[x.field].Type}).textOf(v)
+		texts[i], isCut[i] = (&pred{typ: fields[x.field].Type}).textOf(v), v.IsCut
 	}
-	return (texts[0] == texts[1]) == (p.op == equal)
+	if isCut[0] && strings.HasPrefix(texts[1], texts[0]) || isCut[1] && strings.HasPrefix(texts[0], texts[1]) {
+		return unknown
+	}
+	return truthOf((texts[0] == texts[1]) == (p.op == equal))
 }
 
 // weakenSum is weaken where two fields are compared as they are; what is computed is left to the tracer.
@@ -230,5 +234,5 @@ func (p *pred) weakenSum(t Target, negate bool) weaker {
 	if negate {
 		cond = program.Not(cond)
 	}
-	return weaker{cond: cond, exact: true}
+	return weaker{cond: cond, exact: !x.Reads() && !y.Reads()} // here what can't be read is 0
 }

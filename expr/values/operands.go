@@ -22,7 +22,7 @@ type Operand struct {
 func operandFields(operands []Operand) []fetch.Field {
 	fields := make([]fetch.Field, len(operands))
 	for i, x := range operands {
-		fields[i] = fetch.Field{Name: x.Name, Type: x.Type}
+		fields[i] = fetch.Field{Name: x.Name, Type: x.Type, Enum: x.Enumerators(), IsDynamic: x.IsDynamic()}
 	}
 	return fields
 }
@@ -130,19 +130,13 @@ func referred(p symbols.Param) (symbols.Param, bool) {
 	return p, !p.IsReference()
 }
 
-// KeepsAt is Keeps, with the values that Operands have in r and m. One that is not known meets no comparison.
+// KeepsAt is Keeps, with the values that Operands have in r and m. They are read only where they decide, and one that is not known meets no comparison.
 func (v *Values) KeepsAt(r arch.Regs, m arch.Memory, values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
-	if v == nil || len(v.Operands) == 0 {
-		return v.Keeps(values, comm, tid, more...)
-	}
-	all := make([]fetch.Value, v.more, v.more+len(v.Operands)) // a return may have fewer
-	copy(all, more)
-	for _, x := range v.Operands {
+	return v.keeps(func(x Operand) fetch.Value {
 		c, err := x.Compared(r, m)
 		absent := err != nil || x.IsDynamic() && !x.has(c)
-		all = append(all, fetch.Value{U: c.Bits, S: c.Text, Fault: err != nil, Absent: absent})
-	}
-	return v.Keeps(values, comm, tid, all...)
+		return fetch.Value{U: c.Bits, S: c.Text, IsCut: c.IsCut, Fault: err != nil, Absent: absent}
+	}, values, comm, tid, more)
 }
 
 // Read are all that is read as the source's language has it: Wholes, then Globals, then Operands. Of nil it is nothing.

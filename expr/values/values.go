@@ -83,13 +83,14 @@ type Values struct {
 	Operands []Operand
 	// Globals are those of Wish.Globals, read as Wholes are.
 	Globals []symbols.Param
-	// Outside says that some are variables outside of functions, which lie elsewhere in another program, or when their file is mapped again.
+	// Outside says that some are variables outside of functions, or that the filter names functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
 	// Bounds are the wish's.
 	Bounds symbols.Bounds
 	more   int // Wish.More
+	files  files
 }
 
 // Whole is Wholes, none of nil.
@@ -100,7 +101,7 @@ func (v *Values) Whole() []symbols.Param {
 	return v.Wholes
 }
 
-// Alike reports whether v and o fetch the same values from the same places.
+// Alike reports whether v and o fetch the same values from the same places. Their filters may differ.
 func (v *Values) Alike(o *Values) bool {
 	return reflect.DeepEqual(v.Args, o.Args) && slices.EqualFunc(v.Read(), o.Read(), symbols.Param.Alike)
 }
@@ -222,8 +223,8 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		scope.Elsewhere = elsewhere
 	}
 	v, err := w.parse(scope, functions{
-		func(name string) (uint64, uint64, bool) { return Function(table, name) },
-		func(name string) []filter.Span { return Callers(table, name) },
+		func(name string) (uint64, uint64, bool) { isOutside = true; return Function(table, name) },
+		func(name string) []filter.Span { isOutside = true; return Callers(table, name) },
 		func() filter.Rules { return rulesAt(table, at) },
 	})
 	if err != nil {
@@ -236,7 +237,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		}
 		return nil, err
 	}
-	v.Outside = isOutside
+	v.Outside, v.files = isOutside, w.readFrom(table)
 	if err := v.addGlobals(table, at, w); err != nil {
 		return nil, err
 	}
@@ -403,11 +404,35 @@ func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, known 
 	}
 }
 
-// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More. Operands are unknown: see KeepsAt.
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, the values of Wish.More, which are the last ones of more.
+// Operands are unknown: see KeepsAt.
 func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
+	return v.keeps(func(Operand) fetch.Value { return fetch.Value{Absent: true} }, values, comm, tid, more)
+}
+
+// keeps is Keeps where operands are found by find, each at most once and only if it decides.
+func (v *Values) keeps(find func(Operand) fetch.Value, values []fetch.Value, comm string, tid int, more []fetch.Value) bool {
 	if v == nil || v.Filter == nil {
 		return true
 	}
 	all := append(values[:len(values):len(values)], fetch.Value{S: comm}, fetch.Value{U: uint64(tid)})
-	return v.Filter.Match(append(all, more...))
+	for i := len(more) - v.more; i < len(more); i++ {
+		if i < 0 {
+			all = append(all, fetch.Value{Absent: true})
+		} else {
+			all = append(all, more[i])
+		}
+	}
+	found := make([]*fetch.Value, len(v.Operands))
+	return v.Filter.MatchBy(func(field int) fetch.Value {
+		i := field - len(all)
+		switch {
+		case i < 0:
+			return all[field]
+		case found[i] == nil:
+			x := find(v.Operands[i])
+			found[i] = &x
+		}
+		return *found[i]
+	})
 }

@@ -27,7 +27,13 @@ type sums struct {
 }
 
 func (s sums) leaf() string {
-	if s.IntN(4) == 0 {
+	switch s.IntN(8) {
+	case 0:
+		return fmt.Sprint(s.IntN(100))
+	case 1:
+		if s.of == "" { // C's types of such literals are others (C11 6.4.4.1)
+			return fmt.Sprintf([]string{"%#x", "%#o"}[s.IntN(2)], s.Uint64()>>s.IntN(64))
+		}
 		return fmt.Sprint(s.IntN(100))
 	}
 	for {
