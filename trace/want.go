@@ -78,7 +78,8 @@ func Globals(names ...string) Want {
 
 // Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string". Where there is debug information they may name
 // variables as the source does: "own.y", "p->next->items[3]", "*p", "&x", "len(list)". A whole structure is printed as Args does. In a Go program "[NAME=]go:EXPR" is
-// an expression of Go's, which Delve evaluates; for it threads stop at each hit, and Delve reads all debug information before.
+// an expression of Go's, which Delve evaluates; for it threads stop at each hit, and Delve reads all debug information before. It runs in a process of its own, which is
+// this program started again: main must have called kprobes.GuardianMain.
 func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
 
 // AsInSource wants what Fetch names without a type as the language of the source writes it, as Args does: texts, structures, lists, names of enumerators.
