@@ -203,7 +203,7 @@ func (p *place) meets(c *Call) bool {
 		p.fault.warnOnce("the condition can't be evaluated: %v", err)
 		return false
 	}
-	return p.values.Keeps(c.Values, c.Comm(), c.TID(), p.resultOf(c)...)
+	return p.values.KeepsAt(c.Regs, c.Regs, c.Values, c.Comm(), c.TID(), p.resultOf(c)...)
 }
 
 // resultOf is the value of "ret"; nil before the body has run.

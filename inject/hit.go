@@ -14,7 +14,7 @@ import (
 
 // Wish lists the values of a call that the rule needs. Its Check finds mistakes before there is a process.
 func (r Rule) Wish() values.Wish {
-	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: r.After, Syscall: r.Syscall != ""}
+	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Operands: true, Return: r.After, Syscall: r.Syscall != ""}
 	if r.After {
 		w.More = values.ReturnFields[:1] // no duration
 	}

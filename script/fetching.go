@@ -18,7 +18,7 @@ func (p *probe) newWish(args texts, filter string) *values.Wish {
 	if len(args) == 0 && filter == "" {
 		return nil
 	}
-	w := &values.Wish{Args: args, Filter: filter, Params: true, Return: p.returns}
+	w := &values.Wish{Args: args, Filter: filter, Params: true, Operands: true, Return: p.returns}
 	if p.returns {
 		w.More = values.ReturnFields
 	}
@@ -82,7 +82,7 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 	if c.at == atReturn {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.took.Time)}}
 	}
-	if !v.Keeps(got, comm, c.tid, more...) {
+	if !v.KeepsAt(c.hit, c.hit, got, comm, c.tid, more...) {
 		return false, nil
 	}
 	c.values = make(map[string]starlark.Value, len(got))

@@ -74,7 +74,7 @@ func (v *Values) addOperands(w Wish, more []fetch.Field, scope arg.Scope) error 
 		case err == nil:
 			a.Name = x.Text
 			v.Args = append(v.Args, a)
-		case w.Whole && v.addOperand(x.Text, x.IsText, scope):
+		case (w.Whole || w.Operands) && v.addOperand(x.Text, x.IsText, scope):
 		case !errors.As(err, &fault), x.IsName && fault.Note == "": // the filter's own error tells that it is not known
 		default:
 			fault.Column += x.At

@@ -34,6 +34,8 @@ type Wish struct {
 	Inside bool
 	// Whole lets Args name what no fetch argument has a type for, such as a whole structure: Values.Wholes.
 	Whole bool
+	// Operands lets the Filter compare what no fetch argument has a type for; Whole does, too. Such a filter needs KeepsAt.
+	Operands bool
 	// AsInSource wants all that the source names as Wholes, unless a type is given.
 	AsInSource bool
 	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
