@@ -84,8 +84,8 @@ const mostDeaths = 3
 
 var (
 	errOtherProgram = errors.New("another program runs there than the one whose debug information Delve has read")
-	errAgain        = errors.New("Delve reads the program's debug information again, since its process has ended")
-	errDeaths       = fmt.Errorf("Delve's process has ended %d times in this session, which is as often as it is started", mostDeaths)
+	errAgain        = errors.New("the program's debug information is read again, since the process that Delve runs in has ended")
+	errDeaths       = fmt.Errorf("the process that Delve runs in has ended %d times in this session, which is as often as it is started", mostDeaths)
 )
 
 func newDelve() *delve {
@@ -184,7 +184,7 @@ func (s *Session) miss(e *evaluator, x goExpr, err error) {
 		return
 	}
 	if s.delve.deaths.Add(1) >= mostDeaths {
-		s.warn("%s%s has no value: %v. %v: all such values are ? from now on", goPrefix, x.expr, err, errDeaths)
+		s.warn("%s%s has no value: %v; %v: all such values are ? from now on", goPrefix, x.expr, err, errDeaths)
 		return
 	}
 	s.warn("%s%s has no value: %v. It is started again, and such values are ? until then", goPrefix, x.expr, err)

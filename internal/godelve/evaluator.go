@@ -20,7 +20,7 @@ const (
 )
 
 // ErrEnded is why an Evaluator is of no use any more.
-var ErrEnded = errors.New("Delve's process has ended")
+var ErrEnded = errors.New("the process that Delve runs in has ended")
 
 // Evaluator evaluates expressions in one program, by a process of its own. One goroutine uses it at a time.
 type Evaluator struct {

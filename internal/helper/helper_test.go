@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"errors"
 	"io"
 	"os"
 	"regexp"
@@ -66,7 +67,7 @@ func TestAHelperIsConfined(t *testing.T) {
 func TestWithoutMainThereIsNone(t *testing.T) {
 	hooked.Store(false)
 	defer hooked.Store(true)
-	if _, err := Start(echo, nil); err != ErrNoMain {
+	if _, err := Start(echo, nil); !errors.Is(err, ErrNoMain) {
 		t.Error(err)
 	}
 }
