@@ -101,7 +101,7 @@ func (p *place) condition() decision {
 	d := decision{isExact: true, rest: (*fault.Decider).Decide}
 	switch {
 	case p.values == nil || p.values.Filter == nil:
-	case p.values.Outside: // in the target nobody would notice that a file is mapped elsewhere
+	case p.values.Moves, p.values.Outside && !p.fault.in.options.OneProcess: // in the target nobody would notice that a file is mapped elsewhere
 		d.isExact = false
 	default:
 		d.asked, d.isExact = p.values.Filter.Cond(p.values.Layout)

@@ -47,7 +47,7 @@ func (pt *point) countInTarget() bool {
 	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil || !pt.same() {
 		return false
 	}
-	if pt.misreads() || pt.fetch.Outside { // nobody would notice that the file is mapped elsewhere
+	if pt.misreads() || pt.fetch.Moves { // nobody would notice that the file is mapped elsewhere
 		return false
 	}
 	cond, exact := pt.fetch.Filter.Cond(pt.fetch.Layout)
@@ -99,7 +99,7 @@ func (pt *point) recording(spare bool) (c *capture, err error) {
 	}
 	c.add(f.Layout)
 	by := f.Filter
-	if pt.misreads() || f.Outside {
+	if pt.misreads() || f.Moves {
 		by = nil // the tracer filters
 	}
 	pt.plan.exact, err = c.plan(pt.Name, by, f.Layout)

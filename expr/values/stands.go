@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -38,4 +40,30 @@ func (v *Values) Stands(table *symbols.Table) bool {
 		return false
 	}
 	return table == v.files.table || v.files.isAlone()
+}
+
+// functionsOf finds functions for a filter. isUsed tells that one was asked for, isMoving that one is in a library, which may be mapped elsewhere.
+type functionsOf struct {
+	table            *symbols.Table
+	isUsed, isMoving bool
+}
+
+func (f *functionsOf) function(name string) (start, end uint64, ok bool) {
+	start, end, ok = Function(f.table, name)
+	f.note(start)
+	return start, end, ok
+}
+
+func (f *functionsOf) callers(name string) []filter.Span {
+	spans := Callers(f.table, name)
+	for _, s := range spans {
+		f.note(s.First)
+	}
+	return spans
+}
+
+// note takes down that the filter looks at an address.
+func (f *functionsOf) note(at uint64) {
+	loc, known := f.table.Lookup(arch.Addr(at))
+	f.isUsed, f.isMoving = true, f.isMoving || !known || loc.Symbol.Module == nil || loc.Symbol.Module.Kind != symbols.KindExecutable
 }

@@ -87,6 +87,8 @@ type Values struct {
 	Globals []symbols.Param
 	// Outside says that some are variables outside of functions, or that the filter names functions, which lie elsewhere in another program, or when their file is mapped again.
 	Outside bool
+	// Moves says of Outside that it may come true while the process runs: then the target can't tell which hits are wanted.
+	Moves bool
 	// Shown is where each of Wish.Args is.
 	Shown []Shown
 	// Bounds are the wish's.
@@ -194,6 +196,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype arg.Function
 	var unknown error // why nothing is known of the function
 	isOutside := false
+	named := functionsOf{table: table}
 	inside := w.Inside && at.Inside && !w.Return && !w.Syscall && !at.Waits && !at.Inlined
 	var scope arg.Scope
 	index := func(path arg.Path) (symbols.Param, bool) { return wholeOf(path, scope) }
@@ -225,8 +228,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		scope.Elsewhere = elsewhere
 	}
 	v, err := w.parse(scope, functions{
-		func(name string) (uint64, uint64, bool) { isOutside = true; return Function(table, name) },
-		func(name string) []filter.Span { isOutside = true; return Callers(table, name) },
+		named.function, named.callers,
 		func() filter.Rules { return rulesAt(table, at) },
 	})
 	if err != nil {
@@ -239,7 +241,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		}
 		return nil, err
 	}
-	v.Outside, v.files = isOutside, w.readFrom(table)
+	v.Outside, v.Moves, v.files = isOutside || named.isUsed, isOutside || named.isMoving, w.readFrom(table)
 	if err := v.addGlobals(table, at, w); err != nil {
 		return nil, err
 	}

@@ -164,8 +164,8 @@ func TestConditionsCompareVariables(t *testing.T) {
 		hold, fail    []string
 	}{
 		{maker{name: "g++", levels: [][]string{{"-g"}, {"-g", "-O2"}}, suffix: ".cc"}, sequencesCXX, "handle",
-			[]string{"n < r", "o.id < n", "n - 25 == o.id", "b.c < b.b", "len(o.items) < n", "o.numbers[1] < b.a", "(n & 2) == b.b - 1", "o.items[n-41].kind + 4 == b.a - 5", "v != o.note", "o.note == o.next.note", "p == o.next && n & b.b", "!(n > r) || n == r"},
-			[]string{"n > r", "o.note == v", "o.id == n", "p != o.next", "o.numbers[n] < n", "o.numbers[n] >= n", "n + 1 == o.id"}},
+			[]string{"n < r", "o.id < n", "n - 25 == o.id", "b.c < b.b", "len(o.items) < n", "o.numbers[1] < b.a", "(n & 2) == b.b - 1", "o.items[n-41].kind + 4 == b.a - 5", "v != o.note", "o.note == o.next.note", "p == o.next && n & b.b", "!(n > r) || n == r", "(n) == 42", "n == (42) || o.numbers[n] < n"},
+			[]string{"n > r", "o.note == v", "o.id == n", "p != o.next", "o.numbers[n] < n", "o.numbers[n] >= n", "!(o.numbers[n] < n)", "!(o.numbers[n] >= n) && n == (42)", "n + 1 == o.id"}},
 		{maker{name: "rustc", levels: [][]string{{"-g", "-O"}}, suffix: ".rs"}, sequencesRust, "handle", []string{"o.arr[0] > o.arr[1]", "o.tup.0 + 3 == 0", "o.arr[n-41] < o.arr[n-42]"}, []string{"o.arr[0] < o.arr[1]"}},
 		{maker{name: "go", levels: [][]string{{}}, suffix: ".go"}, sequencesGo, "main.handle",
 			[]string{"n > len(names)", "by.ID + 25 == 42", "o.Items[0].Qty < o.Items[1].Qty", "o.Note == by.Note", "o.Note != o.Items[0].Name", "n - len(o.Items) == 40"}, []string{"n < len(names)", "o.Items[0].Qty >= o.Items[1].Qty", "o.Note != by.Note"}},
