@@ -169,7 +169,7 @@ func (f *Fault) eligibleInTarget() (n uint64) {
 // chosen decides a call that has come to the tracer.
 func (p *place) chosen(c *Call) (d fault.Decision, ok bool) {
 	f := p.fault
-	if !p.values.Stands(c.Symbols()) {
+	if p.values != nil && !p.values.Stands(c.Symbols()) { // files may have to be read for it
 		p.foreign.Add(1)
 		f.warnOnce("calls in process %d (%s) do not fail: it executes other files, or has mapped them elsewhere", c.PID(), escape.Line(c.Comm()))
 		return d, false

@@ -40,7 +40,7 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 	if set := r.set[sig]; set != nil && own.handler == 0 {
 		last = set
 	}
-	if err == nil && was.handler == 0 && last.handler > sigIgn && was.rest() == last.rest() { // a breakpoint has reset it meanwhile
+	if err == nil && was.handler == 0 && last.handler > sigIgn && !last.once() && was.rest() == last.rest() { // a breakpoint has reset it meanwhile
 		own, sa = last, guardAction(last, g)
 		if err = r.putAction(scratch, sa); err == nil {
 			_, err = r.exchange(sig, scratch, 0)

@@ -132,7 +132,7 @@ func (p *pred) textOf(v fetch.Value) string {
 
 // isOpen tells of a text that is cut that what is behind decides whether it is as the operator says.
 func (p *pred) isOpen(begin string) bool {
-	if p.op != glob {
+	if p.op != glob || !strings.ContainsAny(p.text, `*?[\`) {
 		return strings.HasPrefix(p.text, begin)
 	}
 	fixed := p.text

@@ -30,10 +30,12 @@ func Register(name string, work func()) { works[name] = work }
 
 // Main does the work that this process was started for, and does not return then.
 func Main() {
-	if work := works[os.Args[0]]; work != nil && len(os.Args) == 1 && isSocket(socketFD) {
-		go guardian.CloseInherited() // nobody is to wait for what that may wait for
-		work()
-		os.Exit(0)
+	if len(os.Args) == 1 && isSocket(socketFD) {
+		if work := works[os.Args[0]]; work != nil {
+			go guardian.CloseInherited() // nobody is to wait for what that may wait for
+			work()
+			os.Exit(0)
+		}
 	}
 	hooked.Store(true)
 }
@@ -56,6 +58,11 @@ func Confine(bytes uint64) error {
 		return fmt.Errorf("limiting itself: %w", err)
 	}
 	for what, limit := range map[int]uint64{unix.RLIMIT_AS: mapped + bytes, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64} {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(what, &now); err != nil {
+			return fmt.Errorf("limiting itself: %w", err)
+		}
+		limit = min(limit, now.Max) // only root may raise it
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return fmt.Errorf("limiting itself: %w", err)
 		}
