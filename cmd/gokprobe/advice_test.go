@@ -80,7 +80,7 @@ func TestMistakesAreAnsweredByWhatToWrite(t *testing.T) {
 		{"-arg n=%di -arg n=%si", "give it another name"},
 		{"-arg n=!x", "write a parameter's name"},
 		{"-arg n=x.", "Invalid name of a value"},
-		{"-arg n=x[i]", "Invalid index"},
+		{"-arg n=x[]", "Invalid index"},
 		{"-arg n=len(x", "is not closed"},
 		{"-arg n=p-len", "a pointer's member follows ->"},
 		{"-arg n=%di -filter n=3", "operators are =="},
